@@ -23,10 +23,11 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,83 +48,6 @@ from evaluation.tasks.spec import Task, find_operators, folder_of
 from evaluation.tracks.load import load_task, load_tasks
 from evaluation.types import to_json
 from runners.worker.bench import TURNS, Bench, shares, taken
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Check the chosen tasks; the exit code is 0 if all are admitted."""
-    parser = resumable_parser(__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--self-test",
-        action="store_true",
-        help="also judge trivial submissions and mutants, if an operator has its own",
-    )
-    options = parser.parse_args(arguments)
-    cache = options.cache.absolute()
-    devices = _devices(cache)
-    output = options.output or ROOT / f"benchmarks/results/admission-{devices[0].kind}.json"
-    known = json.loads(output.read_text())["tasks"] if output.is_file() else {}
-    here = [
-        task
-        for name in find_operators(ROOT / "tasks")
-        for task in load_tasks(folder_of(ROOT / "tasks", name))
-        if task.kind == devices[0].kind and not languages()[task.track.target].runs_here()
-    ]
-    chosen = [t for p in options.patterns for t in here if fnmatchcase(t.slug, p)]
-    tasks = list({task.slug: task for task in chosen}.values())
-    self_test, end = options.self_test, time.monotonic() + options.within
-    checks = Checks(devices, known, output, end, cache, self_test)
-    checks.run([task for task in tasks if not _is_current(known, task, self_test)])
-    skipped = [task.slug for task in tasks if not _is_current(checks.results, task, self_test)]
-    checked = [task.slug for task in tasks if task.slug not in skipped]
-    refused = [slug for slug in checked if not checks.results[slug]["admitted"]]
-    print(f"{len(checked) - len(refused)} of {len(tasks)} tasks are admitted")
-    for label, slugs in (("refused", refused), ("not checked", skipped)):
-        if slugs:
-            print(f"{label}: {', '.join(slugs)}")
-    return 1 if skipped or refused else 0
-
-
-def _devices(cache: Path) -> list[Device]:
-    """Return the GPUs of the first one's model, else the CPU."""
-    gpus = [device for device in detect.devices(cache, (GPU,)) if not device.unjudged]
-    devices = gpus or detect.devices(cache, (CPU,))
-    return [device for device in devices if device.slug == devices[0].slug]
-
-
-def _is_current(results: dict[str, Any], task: Task, self_test: bool) -> bool:
-    """Return whether the results have this version of a task, by a judge whose admissions hold.
-
-    A self-test counts for every request, and nothing else for a request of one.
-    """
-    result = results.get(task.slug, {})
-    if not is_current(result, hash=task.hash, answers_hash=task.answers_hash):
-        return False
-    return bool(result["answers"]["probe"]) or not is_self_test(task, self_test)
-
-
-class Worker:
-    """A process that sees one device and checks one task at a time, on the cores of its starter."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = environment
-        self._pool: Executor | None = None
-
-    def admission(self, task: Task, cache: Path, self_test: bool) -> Any:
-        """Return the admission of a task as JSON data. Raises ValueError where there is none."""
-        self._pool = self._pool or pool(self._environment)
-        try:
-            found = self._pool.submit(admission_of, task.slug, task.kind, cache, self_test).result()
-        except BrokenProcessPool:
-            self.end()
-            raise ValueError("its process ended") from None
-        if isinstance(found, str):
-            raise ValueError(found)
-        return found
-
-    def end(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool:
-            pool.shutdown()
 
 
 def pool(environment: Mapping[str, str]) -> Executor:
@@ -161,6 +85,96 @@ def _fork_server() -> ForkServer:
     return server
 
 
+Start = Callable[[Mapping[str, str]], Executor]
+Check = Callable[[str, str, Path, bool], Any]
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    devices_here: Callable[..., Sequence[Device]] = detect.devices,
+    start: Start = pool,
+    check: Check = admission_of,
+) -> int:
+    """Check the chosen tasks; the exit code is 0 if all are admitted.
+
+    `start` makes the process of a device, in which `check` returns an admission.
+    """
+    parser = resumable_parser(__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--self-test",
+        action="store_true",
+        help="also judge trivial submissions and mutants, if an operator has its own",
+    )
+    options = parser.parse_args(arguments)
+    cache = options.cache.absolute()
+    devices = _devices(cache, devices_here)
+    output = options.output or ROOT / f"benchmarks/results/admission-{devices[0].kind}.json"
+    known = json.loads(output.read_text())["tasks"] if output.is_file() else {}
+    here = [
+        task
+        for name in find_operators(ROOT / "tasks")
+        for task in load_tasks(folder_of(ROOT / "tasks", name))
+        if task.kind == devices[0].kind and not languages()[task.track.target].runs_here()
+    ]
+    chosen = [t for p in options.patterns for t in here if fnmatchcase(t.slug, p)]
+    tasks = list({task.slug: task for task in chosen}.values())
+    self_test, end = options.self_test, time.monotonic() + options.within
+    checks = Checks(devices, known, output, end, cache, self_test, partial(Worker, start, check))
+    checks.run([task for task in tasks if not _is_current(known, task, self_test)])
+    skipped = [task.slug for task in tasks if not _is_current(checks.results, task, self_test)]
+    checked = [task.slug for task in tasks if task.slug not in skipped]
+    refused = [slug for slug in checked if not checks.results[slug]["admitted"]]
+    print(f"{len(checked) - len(refused)} of {len(tasks)} tasks are admitted")
+    for label, slugs in (("refused", refused), ("not checked", skipped)):
+        if slugs:
+            print(f"{label}: {', '.join(slugs)}")
+    return 1 if skipped or refused else 0
+
+
+def _devices(cache: Path, here: Callable[..., Sequence[Device]]) -> list[Device]:
+    """Return the GPUs of the first one's model, else the CPU."""
+    gpus = [device for device in here(cache, (GPU,)) if not device.unjudged]
+    devices = gpus or here(cache, (CPU,))
+    return [device for device in devices if device.slug == devices[0].slug]
+
+
+def _is_current(results: dict[str, Any], task: Task, self_test: bool) -> bool:
+    """Return whether the results have this version of a task, by a judge whose admissions hold.
+
+    A self-test counts for every request, and nothing else for a request of one.
+    """
+    result = results.get(task.slug, {})
+    if not is_current(result, hash=task.hash, answers_hash=task.answers_hash):
+        return False
+    return bool(result["answers"]["probe"]) or not is_self_test(task, self_test)
+
+
+class Worker:
+    """A process that sees one device and checks one task at a time, on the cores of its starter."""
+
+    def __init__(self, start: Start, check: Check, environment: Mapping[str, str]) -> None:
+        self._start, self._check, self._environment = start, check, environment
+        self._pool: Executor | None = None
+
+    def admission(self, task: Task, cache: Path, self_test: bool) -> Any:
+        """Return the admission of a task as JSON data. Raises ValueError where there is none."""
+        self._pool = self._pool or self._start(self._environment)
+        try:
+            asked = (task.slug, task.kind, cache, self_test)
+            found = self._pool.submit(self._check, *asked).result()
+        except BrokenProcessPool:
+            self.end()
+            raise ValueError("its process ended") from None
+        if isinstance(found, str):
+            raise ValueError(found)
+        return found
+
+    def end(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool:
+            pool.shutdown()
+
+
 class Checks:
     """Admissions of tasks, one on each device at a time; results are written after each."""
 
@@ -172,7 +186,9 @@ class Checks:
         end: float,
         cache: Path,
         self_test: bool,
+        worker: Callable[[Mapping[str, str]], Worker],
     ) -> None:
+        self.worker = worker
         self.devices, self.results, self.output = devices, results, output
         self.end, self.cache, self.self_test = end, cache, self_test
         self._queue: queue.SimpleQueue[Task] = queue.SimpleQueue()
@@ -194,7 +210,7 @@ class Checks:
 
     def _work(self, bench: Bench) -> None:
         with taken([bench]):
-            worker = Worker(bench.environment)
+            worker = self.worker(bench.environment)
             while time.monotonic() < self.end:
                 try:
                     task = self._queue.get_nowait()

@@ -23,7 +23,7 @@ import torch
 
 from benchmarks.shared import now
 from evaluation import JUDGE_VERSION
-from evaluation.admission.admit import admit, is_repeated
+from evaluation.admission.admit import Admission, admit, is_repeated
 from evaluation.device_kind import CPU
 from evaluation.errors import TaskError
 from evaluation.process.fork_server import ForkServer
@@ -39,7 +39,12 @@ dimensions took more than 400 s on two busy cores.
 Result = dict[str, Any]
 
 
-def checked(task: Task, cache: Path, fork_server: ForkServer | None = None) -> Result:
+Admit = Callable[..., Admission]
+
+
+def checked(
+    task: Task, cache: Path, fork_server: ForkServer | None = None, admit: Admit = admit
+) -> Result:
     """Check a task for admission in this process, and return what is kept of it."""
     started = time.perf_counter()
     unsteady = False
@@ -74,12 +79,13 @@ class Cores:
         return len(self.threads) >= MIN_CORES
 
 
-def cores_of(jobs: int, singles: int) -> list[Cores]:
+def cores_of(jobs: int, singles: int, here: Sequence[int] = ()) -> list[Cores]:
     """Return disjoint cores: pairs of neighbours for `jobs` workers, one for each of `singles`.
 
-    A single worker has all of them. Raises: ValueError where this process has too few.
+    A single worker has all of them. `here` are the threads of this process, by core. Raises:
+    ValueError where it has too few.
     """
-    here = hardware_threads()
+    here = here or hardware_threads()
     if jobs + singles == 1:
         return [Cores(frozenset(here))]
     if (wanted := MIN_CORES * jobs + singles) > len(here):
@@ -92,10 +98,16 @@ def cores_of(jobs: int, singles: int) -> list[Cores]:
 class Queue:
     """Tasks to check: timed ones, others, and those to be checked once more at the end."""
 
-    def __init__(self, tasks: Sequence[Task], again: Collection[Task], end: float) -> None:
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        again: Collection[Task],
+        end: float,
+        is_timed: Callable[[Task], bool] = is_repeated,
+    ) -> None:
         self._end, self._lock = end, threading.Lock()
-        self._timed = deque(task for task in tasks if is_repeated(task))
-        self._others = deque(task for task in tasks if not is_repeated(task))
+        self._timed = deque(task for task in tasks if is_timed(task))
+        self._others = deque(task for task in tasks if not is_timed(task))
         self._again = deque(again)
 
     def next(self, times: bool) -> tuple[Task, bool] | None:
@@ -114,58 +126,7 @@ class Queue:
             self._again.append(task)
 
 
-def run(
-    queue: Queue, cores: Sequence[Cores], cache: Path, keep: Callable[[Task, Result], None]
-) -> None:
-    """Check the tasks of a queue, and `keep` each result; a single worker is this process.
-
-    A task whose only problem is that times did not repeat is checked once more at the end.
-    """
-    if len(cores) == 1:
-        _serve(queue, True, lambda task: checked(task, cache), keep)
-        return
-    lock = threading.Lock()
-
-    def keep_in_turn(task: Task, result: Result) -> None:
-        with lock:
-            keep(task, {**result, "beside": len(cores) - 1})
-
-    def work(own: Cores) -> None:
-        # Linux: the affinity of a thread is its own, and its children inherit it.
-        os.sched_setaffinity(0, own.threads)
-        worker = _Worker(cache)
-        try:
-            _serve(queue, own.times, worker.checked, keep_in_turn)
-        finally:
-            worker.end()
-
-    threads = [threading.Thread(target=work, args=(own,)) for own in cores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def _serve(
-    queue: Queue,
-    times: bool,
-    check: Callable[[Task], Result | None],
-    keep: Callable[[Task, Result], None],
-) -> None:
-    while (found := queue.next(times)) is not None:
-        task, before = found
-        result = check(task)
-        if result is None:
-            print(f"{task.slug}: not checked; its worker ended", flush=True)
-            continue
-        if before:
-            result["checked_again"] = True
-        elif result.get("unsteady"):
-            queue.add_again(task)
-        keep(task, result)
-
-
-class _Worker:
+class Worker:
     """A process on the cores of the thread that starts it."""
 
     def __init__(self, cache: Path) -> None:
@@ -196,6 +157,62 @@ class _Worker:
             self._process.join()
             self._connection.close()
             self._process = None
+
+
+def run(
+    queue: Queue,
+    cores: Sequence[Cores],
+    cache: Path,
+    keep: Callable[[Task, Result], None],
+    check: Callable[[Task, Path], Result] = checked,
+    start: Callable[[Path], Worker] = Worker,
+) -> None:
+    """Check the tasks of a queue, and `keep` each result; a single worker is this process.
+
+    A task whose only problem is that times did not repeat is checked once more at the end.
+    """
+    if len(cores) == 1:
+        _serve(queue, True, lambda task: check(task, cache), keep)
+        return
+    lock = threading.Lock()
+
+    def keep_in_turn(task: Task, result: Result) -> None:
+        with lock:
+            keep(task, {**result, "beside": len(cores) - 1})
+
+    def work(own: Cores) -> None:
+        # Linux: the affinity of a thread is its own, and its children inherit it.
+        os.sched_setaffinity(0, own.threads)
+        worker = start(cache)
+        try:
+            _serve(queue, own.times, worker.checked, keep_in_turn)
+        finally:
+            worker.end()
+
+    threads = [threading.Thread(target=work, args=(own,)) for own in cores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _serve(
+    queue: Queue,
+    times: bool,
+    check: Callable[[Task], Result | None],
+    keep: Callable[[Task, Result], None],
+) -> None:
+    while (found := queue.next(times)) is not None:
+        task, before = found
+        result = check(task)
+        if result is None:
+            print(f"{task.slug}: not checked; its worker ended", flush=True)
+            continue
+        if before:
+            result["checked_again"] = True
+        elif result.get("unsteady"):
+            queue.add_again(task)
+        keep(task, result)
 
 
 def serve(connection: Connection, cache: Path) -> None:

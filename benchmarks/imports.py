@@ -23,7 +23,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -37,10 +37,19 @@ os.environ.update(ALLOCATOR_ENVIRONMENT)  # of workers, which would map memory a
 
 import torch
 
-from benchmarks.import_workers import Cores, Queue, cores_of, is_to_be_checked_again, run
+from benchmarks.import_workers import (
+    Cores,
+    Queue,
+    Result,
+    checked,
+    cores_of,
+    is_to_be_checked_again,
+    run,
+)
 from benchmarks.shared import ROOT, is_current, resumable_parser, write_json
 from evaluation.device_kind import CPU
 from evaluation.devices import detect
+from evaluation.devices.device import Device
 from evaluation.importing import outcome
 from evaluation.importing.checkout import Checkout
 from evaluation.importing.importer import import_suite
@@ -50,8 +59,15 @@ from evaluation.tracks.load import load_task
 from evaluation.types import to_json
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Import a suite and check its tasks; the exit code is 0 if all of them are admitted."""
+def main(
+    arguments: Sequence[str] | None = None,
+    check: Callable[[Task, Path], Result] = checked,
+    devices: Callable[..., Sequence[Device]] = detect.devices,
+) -> int:
+    """Import a suite and check its tasks; the exit code is 0 if all of them are admitted.
+
+    A single worker checks by `check`.
+    """
     parser = resumable_parser(__doc__.partition("\n")[0])
     parser.add_argument("--suite", required=True, choices=suites(), action="append")
     parser.add_argument("--checkout", type=Path)
@@ -68,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = options.output or ROOT / "benchmarks/results/imports.json"
     data = json.loads(output.read_text()) if output.is_file() else {"suites": {}, "tasks": {}}
     cache = options.cache.absolute()
-    device = _device(cache, cores[0])
+    device = _device(cache, cores[0], devices)
     names = {slug: _present(options.into / slug) for slug in options.suite}
     if options.checkout:
         if len(options.suite) > 1:
@@ -97,19 +113,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for task in tasks
         if task not in left and is_to_be_checked_again(results(task)[task.operator.name])
     ]
-    run(Queue(left, again, end), cores, cache, keep)
+    run(Queue(left, again, end), cores, cache, keep, check)
     current = [task for task in tasks if _is_current(results(task), task)]
     admitted = [task for task in current if results(task)[task.operator.name]["admitted"]]
     print(f"{len(admitted)} of {len(current)} checked tasks are admitted, of {len(tasks)} chosen")
     return 0 if len(admitted) == len(tasks) else 1
 
 
-def _device(cache: Path, cores: Cores) -> dict[str, Any]:
+def _device(cache: Path, cores: Cores, devices: Callable[..., Sequence[Device]]) -> dict[str, Any]:
     """Return the CPU as a worker sees it; its peaks are measured before there are others."""
     here = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores.threads)
     try:
-        device = to_json(detect.devices(cache, (CPU,))[0].fingerprint)
+        device = to_json(devices(cache, (CPU,))[0].fingerprint)
     finally:
         os.sched_setaffinity(0, here)
     return {name: value for name, value in device.items() if name != "uuid"}

@@ -13,13 +13,13 @@ import socket
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from arena.home import PRIVATE_UMASK, make_private
+from runners.first_runs import FirstRuns, load_published
 from runners.process.service import Service
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,8 +30,6 @@ GIVE_WAY = "10"
 """Niceness of builds and agents, so that measurements on the same cores come first."""
 
 PUBLISHED = ROOT / "benchmarks" / "published"
-DEMONSTRATIONS = ("tour", "demo")
-"""Built-in plans, the shortest first, so that a first verdict is seen soon."""
 
 WORKER_UMASK = 0o022
 """Candidates run as other users, and read what a judge builds for them."""
@@ -113,24 +111,6 @@ def _check_compiler() -> None:
         raise CannotStart("there is no g++: install it, on Debian and Ubuntu by apt install g++.")
 
 
-def load_published(folder: Path) -> Iterator[str]:
-    """Import the results that come with the project, and yield messages about them."""
-    from arena.errors import UserError
-    from arena.runs import services
-
-    for path in sorted(folder.glob("*.jsonl*")):
-        try:
-            found = services.import_results(path, redacted=True)
-        except UserError as error:
-            yield f"left out: {error.message} {error.hint}"
-            continue
-        if found.loaded:
-            yield f"loaded {len(found.loaded)} published runs of {path.name}"
-        if found.refused:
-            more = f" (and {len(found.refused) - 1} more)" if found.refused[1:] else ""
-            yield f"left out: {found.refused[0]}{more}"
-
-
 class Launcher:
     """Starts the services of an arena, keeps them running, and ends exactly those."""
 
@@ -153,7 +133,7 @@ class Launcher:
             self._prepare()
             self._greet()
             self._start_workers()
-            self._keep()
+            self.keep()
         finally:
             self._end()
 
@@ -168,7 +148,7 @@ class Launcher:
         if "REDIS_URL" in os.environ:
             self._print("the queue is where REDIS_URL says")
             return
-        self.valkey = self._service("valkey", _valkey_command(self.home))
+        self.valkey = self._service("valkey", valkey_command(self.home))
         self.valkey.start()
         self._print("the queue is an embedded Valkey")
 
@@ -240,26 +220,17 @@ class Launcher:
         if sign_in := _sign_in_link():
             self._print(f"to start runs, sign in once by {address}{sign_in}")
 
-    def _keep(self) -> None:
-        """Keep everything running until stopped, and start the demonstrations, one by one.
-
-        Published results are loaded once the peaks of the hardware are measured, which that would
-        disturb; a first run times nothing for longer than it takes.
-        """
-        waiting_for_hardware = waiting_to_load = True
-        load_anyway = time.monotonic() + PATIENCE_SECONDS
-        plans: list[str] = []
+    def keep(self) -> None:
+        """Keep everything running until stopped, and show what an empty arena can do."""
+        first = FirstRuns(
+            PATIENCE_SECONDS,
+            start=self._demonstrate,
+            load=self._load_published,
+            report=lambda name: self._print(f"kernels are measured on {name}"),
+        )
         while not self.ending.wait(TICK_SECONDS):
             self._poll()
-            if waiting_for_hardware and (name := _live_hardware()):
-                waiting_for_hardware = False
-                self._print(f"kernels are measured on {name}")
-                plans = _demonstrations()
-            if plans and not _is_busy():
-                self._demonstrate(plans.pop(0))
-            if waiting_to_load and not (waiting_for_hardware and time.monotonic() < load_anyway):
-                waiting_to_load = False
-                self._load_published()
+            first.step()
 
     def _poll(self) -> None:
         for service in filter(None, (self.valkey, *self.services)):
@@ -287,27 +258,7 @@ class Launcher:
         self._print("ended")
 
 
-def _demonstrations() -> list[str]:
-    """Return the demonstrations that are missing; none once other runs were judged or wait."""
-    from arena.runs.models import Experiment, Run
-    from arena.runs.states import RUN_ACTIVE, RUN_JUDGED
-
-    own = Run.objects.filter(imported_at=None, status__in=(*RUN_ACTIVE, *RUN_JUDGED))
-    if own.exclude(experiment__slug__in=DEMONSTRATIONS).exists():
-        return []
-    started = Experiment.objects.filter(slug__in=DEMONSTRATIONS).values_list("slug", flat=True)
-    return [plan for plan in DEMONSTRATIONS if plan not in started]
-
-
-def _is_busy() -> bool:
-    """Return whether a run is under way here."""
-    from arena.runs.models import Run
-    from arena.runs.states import RUN_ACTIVE
-
-    return Run.objects.filter(imported_at=None, status__in=RUN_ACTIVE).exists()
-
-
-def _valkey_command(home: Path) -> tuple[str, ...]:
+def valkey_command(home: Path) -> tuple[str, ...]:
     """Return the command of a server that persists its data every second, and write its address.
 
     Processes find it by `redis.url`. Its socket is in a folder that only this user enters. On a
@@ -363,17 +314,3 @@ def _answers(port: int) -> bool:
     finally:
         connection.close()
     return True
-
-
-def _live_hardware() -> str:
-    """Return the names of the hardware of live workers."""
-    from django.db import DatabaseError
-
-    from arena.catalog.models import Worker
-
-    try:
-        workers = list(Worker.objects.live().exclude(hardware=None).select_related("hardware"))
-    except DatabaseError:  # busy for longer than it should be: the next tick asks again
-        return ""
-    counts = Counter(worker.hardware.name for worker in workers if worker.hardware)
-    return ", ".join(name if n == 1 else f"{n} x {name}" for name, n in counts.items())

@@ -7,6 +7,7 @@ import os
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,9 @@ from benchmarks import admission
 from evaluation import JUDGE_VERSION, OLDEST_ADMISSION
 from evaluation.admission.admit import Admission, Attempt, is_self_test
 from evaluation.languages import languages
-from evaluation.tasks.spec import OPEN_TRACK, Task, find_operators, self_tested
+from evaluation.tasks.spec import OPEN_TRACK, find_operators, self_tested
 from evaluation.tracks.load import load_operator, load_task
-from evaluation.types import Verdict
+from evaluation.types import Verdict, to_json
 
 ROOT = Path(__file__).resolve().parent.parent
 TASKS = ROOT / "tasks"
@@ -51,70 +52,74 @@ def test_admitted_version_of_a_task_is_the_current_one(path: Path) -> None:
         assert OLDEST_ADMISSION <= result["judge"] <= JUDGE_VERSION and result["admitted"], slug
 
 
-@pytest.fixture
-def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def devices(cache: Path, kinds: tuple[str, ...]) -> tuple[SimpleNamespace, ...]:
+    """Return the devices of a machine without a GPU."""
     about = {"fingerprint": {}, "environment": {}, "uuid": "", "unjudged": ""}
-    processor = SimpleNamespace(kind="cpu", slug="cpu", **about)
-    found = {"gpu": (), "cpu": (processor,)}
-    monkeypatch.setattr(admission.detect, "devices", lambda cache, kinds: found[kinds[0]])
+    return (SimpleNamespace(kind="cpu", slug="cpu", **about),) if kinds == ("cpu",) else ()
 
 
-@pytest.fixture
-def checked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
-    """Record the tasks that are checked, and whether by a self-test; one of them is refused."""
-    checked: list[tuple[str, bool]] = []
+class Benchmark:
+    """The benchmark with a judge that refuses one task; it records the tasks, and self-tests."""
 
-    def admit(task: Task, cache: Path, fork_server: None, self_test: bool) -> Admission:
-        checked.append((task.slug, self_test))
+    def __init__(self) -> None:
+        self.checked: list[tuple[str, bool]] = []
+
+    def check(self, slug: str, kind: str, cache: Path, self_test: bool) -> Any:
+        self.checked.append((slug, self_test))
+        task = load_task(TASKS, *slug.split("/"), kind)
         probe = Attempt("zeros", "probe", "", Verdict.FAILED, None, "", 0.0, True)
         attempts = (probe,) if is_self_test(task, self_test) else ()
-        admitted = task.slug != "rope/torch-to-cpp"
-        return Admission(task.slug, task.hash, JUDGE_VERSION, attempts, None, (), admitted)
+        admitted = slug != "rope/torch-to-cpp"
+        found = Admission(slug, task.hash, JUDGE_VERSION, attempts, None, (), admitted)
+        return to_json(found)
 
-    monkeypatch.setattr(admission, "admit", admit)
-    monkeypatch.setattr(admission, "_fork_server", lambda: None)
-    monkeypatch.setattr(admission, "pool", lambda environment: ThreadPoolExecutor(1))
-    return checked
+    def main(self, arguments: list[str]) -> int:
+        start = lambda environment: ThreadPoolExecutor(1)  # noqa: E731
+        return admission.main(arguments, devices, start, self.check)
+
+
+@pytest.fixture
+def benchmark() -> Benchmark:
+    return Benchmark()
 
 
 @pytest.mark.parametrize("changed", ["hash", "answers_hash"])
 def test_benchmark_checks_only_new_and_changed_tasks(
     changed: str,
     tmp_path: Path,
-    on_a_cpu: None,
-    checked: list[tuple[str, bool]],
+    benchmark: Benchmark,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     output = tmp_path / "results.json"
     there = ["--output", str(output), "--cache", str(tmp_path)]
     arguments = ["rope/*cpp", "--self-test", *there]
-    assert admission.main(arguments) == 1
+    assert benchmark.main(arguments) == 1
     text = capsys.readouterr().out
     assert "1 of 2 tasks are admitted\nrefused: rope/torch-to-cpp\n" in text
-    assert sorted(checked) == [("rope/cpp-to-cpp", True), ("rope/torch-to-cpp", True)]
+    assert sorted(benchmark.checked) == [("rope/cpp-to-cpp", True), ("rope/torch-to-cpp", True)]
     data = json.loads(output.read_text())
     assert data["tasks"]["rope/cpp-to-cpp"]["answers"]["probe"] == 1
     data["tasks"]["rope/cpp-to-cpp"][changed] = "another"
     output.write_text(json.dumps(data))
-    assert admission.main([*arguments, "--within", "0"]) == 1 and len(checked) == 2
+    assert benchmark.main([*arguments, "--within", "0"]) == 1 and len(benchmark.checked) == 2
     text = capsys.readouterr().out
     assert "0 of 2" in text and "not checked: rope/cpp-to-cpp" in text
-    admission.main(arguments)
-    assert checked[2:] == [("rope/cpp-to-cpp", True)]
+    benchmark.main(arguments)
+    assert benchmark.checked[2:] == [("rope/cpp-to-cpp", True)]
 
 
 def test_short_check_is_no_self_test_and_a_self_test_counts_for_both(
-    tmp_path: Path, on_a_cpu: None, checked: list[tuple[str, bool]]
+    tmp_path: Path, benchmark: Benchmark
 ) -> None:
     output = tmp_path / "results.json"
     there = ["--output", str(output), "--cache", str(tmp_path)]
     slugs = ["mse_loss/torch-to-torch", "rope/cpp-to-cpp"]
-    assert admission.main([*slugs, *there]) == 0
-    assert checked == [(slug, False) for slug in slugs]
+    assert benchmark.main([*slugs, *there]) == 0
+    assert benchmark.checked == [(slug, False) for slug in slugs]
     assert json.loads(output.read_text())["tasks"][slugs[0]]["admitted"]
     for form in (["--self-test"], []):  # the first task has no mutants of its own to judge
-        assert admission.main([*slugs, *there, *form]) == 0
-        assert checked[2:] == [(slugs[1], True)]
+        assert benchmark.main([*slugs, *there, *form]) == 0
+        assert benchmark.checked[2:] == [(slugs[1], True)]
 
 
 def ended(slug: str, *others: object) -> str:
@@ -124,11 +129,7 @@ def ended(slug: str, *others: object) -> str:
 
 
 def test_failure_of_the_judge_skips_a_task_and_a_process_that_ends_another(
-    tmp_path: Path,
-    on_a_cpu: None,
-    checked: list[tuple[str, bool]],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     started = []
 
@@ -136,10 +137,9 @@ def test_failure_of_the_judge_skips_a_task_and_a_process_that_ends_another(
         started.append(environment)
         return ProcessPoolExecutor(1)
 
-    monkeypatch.setattr(admission, "pool", pool)
-    monkeypatch.setattr(admission, "admission_of", ended)
     there = ["--output", str(tmp_path / "results.json"), "--cache", str(tmp_path)]
-    assert admission.main(["mse_loss/torch-to-torch", "rope/cpp-to-cpp", *there]) == 1
+    arguments = ["mse_loss/torch-to-torch", "rope/cpp-to-cpp", *there]
+    assert admission.main(arguments, devices, pool, ended) == 1
     told = capsys.readouterr().err
     assert "mse_loss/torch-to-torch: not checked; its process ended" in told
     assert "rope/cpp-to-cpp: not checked; the fork server does not reply" in told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +20,8 @@ def tasks(*names: str) -> list[Any]:
     return [SimpleNamespace(slug=name) for name in names]
 
 
-@pytest.fixture(autouse=True)
-def timed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_workers, "is_repeated", lambda task: task.slug.startswith("timed"))
+def queue_of(*names: str, again: Sequence[Any] = (), end: float = math.inf) -> Queue:
+    return Queue(tasks(*names), again, end, lambda task: task.slug.startswith("timed"))
 
 
 def order(queue: Queue, times: bool) -> list[str]:
@@ -31,38 +31,37 @@ def order(queue: Queue, times: bool) -> list[str]:
     return found
 
 
-def test_workers_have_disjoint_cores_pairs_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_workers, "hardware_threads", lambda: [0, 8, 1, 9, 2, 10])
-    cores = cores_of(jobs=2, singles=2)
+def test_workers_have_disjoint_cores_pairs_first() -> None:
+    here = [0, 8, 1, 9, 2, 10]
+    cores = cores_of(jobs=2, singles=2, here=here)
     assert [set(each.threads) for each in cores] == [{0, 8}, {1, 9}, {2}, {10}]
     assert [each.times for each in cores] == [True, True, False, False]
     with pytest.raises(ValueError, match="7 cores are needed, and this process has 6"):
-        cores_of(jobs=3, singles=1)
-    assert [set(each.threads) for each in cores_of(1, 0)] == [{0, 8, 1, 9, 2, 10}]
+        cores_of(jobs=3, singles=1, here=here)
+    assert [set(each.threads) for each in cores_of(1, 0, here)] == [{0, 8, 1, 9, 2, 10}]
 
 
 def test_worker_with_one_core_is_given_no_timed_task() -> None:
-    queue = Queue(tasks("a", "timed-b", "c"), tasks("again"), math.inf)
+    queue = queue_of("a", "timed-b", "c", again=tasks("again"))
     assert order(queue, times=False) == ["a", "c"]
     assert order(queue, times=True) == ["timed-b", "again"]
 
 
 def test_no_task_is_started_after_the_end() -> None:
-    assert order(Queue(tasks("a", "timed-b"), (), 0.0), times=True) == []
+    assert order(queue_of("a", "timed-b", end=0.0), times=True) == []
 
 
-def test_unsteady_times_are_checked_once_more_after_all_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_unsteady_times_are_checked_once_more_after_all_others() -> None:
     names, kept = [], []
 
     def checked(task: Any, cache: Path) -> dict[str, Any]:
         names.append(task.slug)
         return {"admitted": False, "unsteady": task.slug == "timed-a"}
 
-    monkeypatch.setattr(import_workers, "checked", checked)
-    queue = Queue(tasks("timed-a", "b"), (), math.inf)
-    run(queue, cores_of(1, 0), Path(), lambda task, result: kept.append((task.slug, result)))
+    def keep(task: Any, result: dict[str, Any]) -> None:
+        kept.append((task.slug, result))
+
+    run(queue_of("timed-a", "b"), cores_of(1, 0), Path(), keep, check=checked)
     assert names == ["timed-a", "b", "timed-a"]
     assert [result.get("checked_again") for _, result in kept] == [None, None, True]
     assert [import_workers.is_to_be_checked_again(r) for _, r in kept] == [True, False, False]
@@ -83,13 +82,15 @@ class Process:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_a_task_that_ends_its_worker_is_reported_and_the_others_are_checked(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(import_workers, "_Worker", Process)
     kept: dict[str, dict[str, Any]] = {}
     before = os.sched_getaffinity(0)
-    queue = Queue(tasks("a", "broken", "b", "c"), (), math.inf)
-    run(queue, cores_of(0, 2), Path(), lambda task, result: kept.update({task.slug: result}))
+
+    def keep(task: Any, result: dict[str, Any]) -> None:
+        kept[task.slug] = result
+
+    run(queue_of("a", "broken", "b", "c"), cores_of(0, 2), Path(), keep, start=Process)
     assert kept.keys() == {"a", "b", "c"}
     assert all(len(result["cores"]) == 1 for result in kept.values())
     assert all(result["beside"] == 1 for result in kept.values())
@@ -124,7 +125,7 @@ def test_worker_answers_after_one_of_its_processes_has_ended(tmp_path: Path) -> 
     (folder / "reference.py").write_text(REFERENCE)
     task = load_task(tmp_path, "copy", "torch-to-torch", "cpu")
     (folder / "task.toml").write_text("")
-    worker = import_workers._Worker(tmp_path)
+    worker = import_workers.Worker(tmp_path)
     try:
         assert worker.checked(task) is None
         (folder / "task.toml").write_text(TOML)
@@ -136,7 +137,7 @@ def test_worker_answers_after_one_of_its_processes_has_ended(tmp_path: Path) -> 
     assert "out must have the shape [1], got [0]" in result["problems"][0]
 
 
-def test_error_in_a_problem_is_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_in_a_problem_is_a_result(tmp_path: Path) -> None:
     def admit(*_: object, **__: object) -> None:
         raise RuntimeError("index 7 is out of bounds")
 
@@ -144,7 +145,7 @@ def test_error_in_a_problem_is_a_result(tmp_path: Path, monkeypatch: pytest.Monk
     folder.mkdir()
     (folder / "task.toml").write_text(TOML)
     (folder / "reference.py").write_text(REFERENCE)
-    monkeypatch.setattr(import_workers, "admit", admit)
-    result = import_workers.checked(load_task(tmp_path, "copy", "torch-to-torch", "cpu"), tmp_path)
+    task = load_task(tmp_path, "copy", "torch-to-torch", "cpu")
+    result = import_workers.checked(task, tmp_path, admit=admit)
     assert not result["admitted"]
     assert result["problems"] == ["its code raised RuntimeError: index 7 is out of bounds"]

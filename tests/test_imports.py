@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -55,24 +56,26 @@ def test_every_refused_problem_has_a_reason() -> None:
 
 
 @pytest.mark.timeout(300)
-def test_continued_run_checks_no_task_twice(tmp_path, monkeypatch, capsys) -> None:
+def test_continued_run_checks_no_task_twice(tmp_path, capsys) -> None:
     checked = []
 
     def admit(task, cache, fork_server) -> SimpleNamespace:
         checked.append(task.slug)
         return SimpleNamespace(admitted=True, problems=(), only_unsteady=False)
 
+    def main(arguments) -> int:
+        check = partial(import_workers.checked, admit=admit)
+        return imports.main(arguments, check, lambda cache, kinds: (about,))
+
     commit(tmp_path / "suite", {"LICENSE": LICENCE, path_of(1, "Scaled"): SCALED})
-    monkeypatch.setattr(import_workers, "admit", admit)
     about = SimpleNamespace(fingerprint={"uuid": "1", "model": "a CPU"})
-    monkeypatch.setattr(imports.detect, "devices", lambda cache, kinds: (about,))
     folders = {"checkout": "suite", "into": "imported", "cache": "cache", "output": "results.json"}
     arguments = ["--suite", "kernelbench"]
     for name, folder in folders.items():
         arguments += [f"--{name}", str(tmp_path / folder)]
-    assert imports.main([*arguments, "--within", "0"]) == 1
+    assert main([*arguments, "--within", "0"]) == 1
     without = arguments[:2] + arguments[4:]  # the checkout
-    assert imports.main(arguments) == imports.main(arguments) == imports.main(without) == 0
+    assert main(arguments) == main(arguments) == main(without) == 0
     assert checked == ["kb1_1_scaled/torch-to-torch"]
     data = json.loads((tmp_path / "results.json").read_text())
     assert data["tasks"]["kernelbench"]["kb1_1_scaled"]["judge"] == JUDGE_VERSION

@@ -15,7 +15,7 @@ from arena.runs import experiments, services
 from arena.runs.trace.redaction import clean
 from arena.runs.transfer import results
 from arena.runs.transfer.imports import _redacted
-from runners import launcher
+from runners import first_runs
 from runners.catalog import sync
 from tests.arena.factories import finished
 
@@ -30,11 +30,11 @@ def test_load_published_loads_once_and_names_what_it_left_out(start, tmp_path: P
     stale = {**line, "task": {**line["task"], "hash": "b" * 64}}
     (tmp_path / "a.jsonl").write_text(json.dumps(line) + "\n")
     (tmp_path / "b.jsonl").write_text(2 * (json.dumps(stale) + "\n"))
-    loaded, left_out = launcher.load_published(tmp_path)
+    loaded, left_out = first_runs.load_published(tmp_path)
     assert "loaded 1 published runs of a.jsonl" in loaded
     assert "b.jsonl:1: relu/cpp-to-cpp was judged as bbbb" in left_out
     assert "(and 1 more)" in left_out
-    assert not any("loaded" in message for message in launcher.load_published(tmp_path))
+    assert not any("loaded" in message for message in first_runs.load_published(tmp_path))
 
 
 @pytest.fixture(scope="module")

@@ -31,10 +31,12 @@ class RankChannels:
     def __init__(
         self,
         channels: Sequence[Channel],
-        max_apart_seconds: float = MAX_APART_SECONDS,
+        max_apart_seconds: float | None = None,
         max_late_seconds: float = MAX_LATE_SECONDS,
     ) -> None:
-        self._max_apart_seconds, self._max_late_seconds = max_apart_seconds, max_late_seconds
+        """Create it; ranks have MAX_APART_SECONDS by default."""
+        self._max_apart_seconds = max_apart_seconds or MAX_APART_SECONDS
+        self._max_late_seconds = max_late_seconds
         self._channels = dict(enumerate(channels))
         self._asked: dict[int, Channel] = dict(self._channels)
         self._nonce: object = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -66,11 +65,6 @@ HOOKS = (
 )  # fmt: skip
 """Names by which a candidate would reach other modules. Security does not rest on this list."""
 BUILD_SECONDS = 60.0
-CHECKED_WINDOWS = 6
-"""Most windows of each phase that are compared with the exact model before anything is timed."""
-DECODE_ROWS = 48
-"""Steps of decodes that are compared with it, where that takes fewer windows."""
-DECOY_WINDOWS = 2
 
 
 def judge(
@@ -383,27 +377,20 @@ def _end_to_end(trial: Trial, limits: Ratios) -> dict[str, dict[str, Any]]:
                 windows.ModelWindows(session, mode, phase, memory, Regime.EAGER)
                 for mode in ("candidate", "library")
             ]
-            for _ in range(checked_windows(phase, session.size.steps)):
+            for _ in range(trial.extent.windows_of(phase, session.size.steps)):
                 inputs = session.draw(phase)
                 for each in pair:
                     each.bind()
                     each.run(inputs)
             phases[phase] = windows.check_budget(pair[0], pair[1], limits)
-            _check_decoy(session, phase, memory)
+            _check_decoy(session, phase, memory, trial.extent.decoy_windows)
         finally:
             memory.close()
     session.end("decoy")
     return phases
 
 
-def checked_windows(phase: str, steps: int) -> int:
-    """Return the windows of a phase that give enough rows; each step of a decode is one."""
-    if phase != "decode":
-        return CHECKED_WINDOWS
-    return min(CHECKED_WINDOWS, math.ceil(DECODE_ROWS / steps))
-
-
-def _check_decoy(session: LiveSession, phase: str, memory: Any) -> None:
+def _check_decoy(session: LiveSession, phase: str, memory: Any, count: int) -> None:
     """Require the baseline's outputs, bit for bit, where a candidate is loaded and not put in."""
     from evaluation.production import budget, models, swap, tape, windows
 
@@ -423,7 +410,7 @@ def _check_decoy(session: LiveSession, phase: str, memory: Any) -> None:
         windows.ModelWindows(session, mode, phase, memory, Regime.EAGER, repeatable=True)
         for mode in ("decoy", "library")
     ]
-    for _ in range(DECOY_WINDOWS):
+    for _ in range(count):
         inputs = session.draw(phase)
         found = []
         for each in pair:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -30,11 +31,23 @@ class Extent:
     regimes: tuple[Regime, ...]
     compiled_phases: tuple[str, ...] = ()
     """Phases that are compiled; empty for all."""
+    checked_windows: int = 6
+    """Most windows of each phase that are compared with the exact model before anything is timed.
+    """
+    decode_rows: int = 48
+    """Steps of decodes that are compared with it, where that takes fewer windows."""
+    decoy_windows: int = 2
 
     def of(self, phase: str) -> tuple[Regime, ...]:
         """Return the regimes of a phase."""
         left_out = self.compiled_phases and phase not in self.compiled_phases
         return tuple(r for r in self.regimes if not (left_out and r is Regime.COMPILE))
+
+    def windows_of(self, phase: str, steps: int) -> int:
+        """Return the windows of a phase that give enough rows; each step of a decode is one."""
+        if phase != "decode":
+            return self.checked_windows
+        return min(self.checked_windows, math.ceil(self.decode_rows / steps))
 
 
 CPU_COMPILED: tuple[str, ...] = ("llama", "qwen3_moe", "dit")

@@ -10,8 +10,7 @@ from django.utils import timezone
 
 from arena.catalog.models import Hardware
 from arena.runs.models import Experiment, Run
-from runners import launcher
-from runners.launcher import DEMONSTRATIONS
+from runners.first_runs import DEMONSTRATIONS, FirstRuns, demonstrations, is_busy
 from tests.arena.factories import judged_run
 
 pytestmark = pytest.mark.django_db
@@ -34,30 +33,60 @@ def run_of(hardware: Hardware) -> MakeRun:
 
 
 def test_an_empty_arena_has_all_demonstrations_to_start() -> None:
-    assert launcher._demonstrations() == [*DEMONSTRATIONS]
-    assert not launcher._is_busy()
+    assert demonstrations() == [*DEMONSTRATIONS]
+    assert not is_busy()
 
 
 def test_published_runs_do_not_count(run_of: MakeRun) -> None:
     run_of("passed", imported_at=timezone.now())
-    assert launcher._demonstrations() == [*DEMONSTRATIONS]
+    assert demonstrations() == [*DEMONSTRATIONS]
 
 
 @pytest.mark.parametrize("status", ["queued", "running", "judging"])
 def test_the_next_waits_while_one_is_under_way(status: str, run_of: MakeRun) -> None:
     run_of(status, FIRST)
-    assert launcher._demonstrations() == OTHERS, "it goes on after a restart"
-    assert launcher._is_busy()
+    assert demonstrations() == OTHERS, "it goes on after a restart"
+    assert is_busy()
 
 
 def test_the_next_begins_once_the_first_has_ended(run_of: MakeRun) -> None:
     run_of("passed", FIRST)
-    assert launcher._demonstrations() == OTHERS
-    assert not launcher._is_busy()
+    assert demonstrations() == OTHERS
+    assert not is_busy()
 
 
 @pytest.mark.parametrize("status", ["queued", "passed", "failed"])
 def test_an_arena_with_other_runs_demonstrates_nothing(status: str, run_of: MakeRun) -> None:
     run_of("passed", FIRST)
     run_of(status)
-    assert launcher._demonstrations() == []
+    assert demonstrations() == []
+
+
+@pytest.mark.parametrize(
+    ("hardware", "expected"),
+    [
+        (["", "", "AMD", "AMD"], ["measured on AMD", "start tour", "published", "start demo"]),
+        (["", "", "", ""], ["published"]),
+    ],
+    ids=["once the hardware is measured", "without hardware after a while"],
+)
+def test_published_results_are_loaded_after_the_first_run_has_begun(
+    hardware: list[str], expected: list[str]
+) -> None:
+    done: list[str] = []
+    names, clock = iter(hardware), iter(range(10))
+    first = FirstRuns(
+        len(hardware),
+        start=lambda plan: done.append(f"start {plan}"),
+        load=lambda: done.append("published"),
+        report=lambda name: done.append(f"measured on {name}"),
+        hardware=lambda: next(names),
+        missing=lambda: ["tour", "demo"],
+        busy=lambda: done[-1].startswith("start"),
+        now=lambda: float(next(clock)),
+    )
+    for _ in hardware[1:]:
+        first.step()
+    assert "published" not in done or done[0] == "measured on AMD"
+    first.step()
+    assert done == expected

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from django.conf import settings
 
 from runners import harnesses
 from runners.agents import load
@@ -19,12 +19,12 @@ NPM = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder of harnesses, beside a PATH with nothing but node."""
     (tmp_path / "bin").mkdir()
     program(tmp_path / "bin" / "node")
-    monkeypatch.setattr(settings, "ARENA_HARNESSES", tmp_path / "harnesses")
-    monkeypatch.setattr(settings, "ARENA_HOME", tmp_path)
+    settings.ARENA_HARNESSES = tmp_path / "harnesses"
+    settings.ARENA_HOME = tmp_path
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     return tmp_path

@@ -100,49 +100,6 @@ def test_neither_pages_nor_launcher_load_what_only_the_judge_needs(tmp_path: Pat
     assert not slow & set(loaded.stdout.split())
 
 
-@pytest.mark.parametrize(
-    ("hardware", "patience", "said"),
-    [
-        (["", "", "AMD"], 60.0, ["measured on AMD", "demonstration", "published"]),
-        (["", "", ""], 0.0, ["published"]),
-    ],
-    ids=["once the hardware is measured", "without hardware after a while"],
-)
-def test_published_results_are_loaded_after_the_first_run_has_begun(
-    hardware: list[str],
-    patience: float,
-    said: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("ARENA_HOME", "")  # which it sets
-    arena, told = launcher.Launcher(tmp_path, 0), list[str]()
-    answers = iter(hardware)
-
-    def live_hardware() -> str:
-        found = next(answers, None)
-        if found is None:
-            arena.ending.set()
-        return found or ""
-
-    monkeypatch.setattr(launcher, "TICK_SECONDS", 0.001)
-    monkeypatch.setattr(launcher, "PATIENCE_SECONDS", patience)
-    monkeypatch.setattr(launcher, "_live_hardware", live_hardware)
-    monkeypatch.setattr(launcher, "_demonstrations", lambda: ["tour"])
-    monkeypatch.setattr(launcher, "_is_busy", lambda: len(told) > 1)
-    monkeypatch.setattr(arena, "_print", lambda text: told.append(text.partition("are ")[2]))
-    monkeypatch.setattr(arena, "_demonstrate", lambda plan: told.append("demonstration"))
-
-    def load() -> None:
-        told.append("published")
-        if hardware[-1]:
-            arena.ending.set()
-
-    monkeypatch.setattr(arena, "_load_published", load)
-    arena._keep()
-    assert told == said
-
-
 class Arena:
     """A launched arena of one task, and what it says.
 
@@ -254,9 +211,9 @@ async def first_nudge(url: str) -> str:
 def test_embedded_valkey_answers_only_with_its_password(tmp_path: Path) -> None:
     home = tmp_path / "a home"
     home.mkdir()
-    command = launcher._valkey_command(home)
+    command = launcher.valkey_command(home)
     url = (home / "redis.url").read_text().strip()
-    assert launcher._valkey_command(home) == command
+    assert launcher.valkey_command(home) == command
     assert (home / "redis.url").read_text().strip() == url, "workers keep their address"
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
@@ -281,7 +238,7 @@ def test_embedded_valkey_answers_only_with_its_password(tmp_path: Path) -> None:
 
 def test_home_with_too_long_a_path_for_a_socket_is_refused(tmp_path: Path) -> None:
     with pytest.raises(launcher.CannotStart, match="ARENA_HOME="):
-        launcher._valkey_command(tmp_path / ("long" * 30))
+        launcher.valkey_command(tmp_path / ("long" * 30))
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.test import Client
 from django.urls import reverse
 
@@ -23,7 +22,7 @@ COMMIT = "c" * 40
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, staff: Any) -> Path:
+def root(tmp_path: Path, settings: Any, staff: Any) -> Path:
     """Return a checkout with a task of each kind."""
     place = tmp_path / "checkouts" / "ours"
     for name in ("created", "updated", "skipped", "faulty", "held"):
@@ -34,7 +33,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, staff: Any) -> Path:
     catalog.publish_folder("updated", starter_draft("updated", "Earlier"), "0" * 64)
     (place / "tasks" / "faulty" / "task.toml").write_text("title = 1")
     drafts.create_from_form(staff, "held", "T")
-    monkeypatch.setattr(settings, "ARENA_CHECKOUTS", str(tmp_path / "checkouts"))
+    settings.ARENA_CHECKOUTS = str(tmp_path / "checkouts")
     return place
 
 

@@ -29,8 +29,8 @@ pytestmark = pytest.mark.usefixtures("unreachable_queue")
 
 
 @pytest.fixture
-def unreachable_queue(valkey: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "REDIS_URL", valkey)
+def unreachable_queue(valkey: str, settings: Any) -> None:
+    settings.REDIS_URL = valkey
 
 
 def approved(draft: Draft, staff: Any, reviewer: Any) -> Draft:
@@ -238,7 +238,7 @@ def test_unreviewed_draft_cannot_be_published(draft: Draft, staff: Any, reviewer
 
 def test_published_draft_is_an_immutable_version_on_every_worker(
     draft: Draft, staff: Any, reviewer: Any, bench: Hardware, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    settings: Any,
 ) -> None:  # fmt: skip
     approved(draft, staff, reviewer)
     versions = drafts.publish(draft, staff)
@@ -247,7 +247,7 @@ def test_published_draft_is_an_immutable_version_on_every_worker(
         f"{NAME}/{track}" for track in ("torch-to-cpp", "cpp-to-cpp", "torch-to-torch")
     ]
     assert all(version.task.takes_runs for version in versions)
-    monkeypatch.setattr(settings, "ARENA_HOME", tmp_path)  # of a worker on another machine
+    settings.ARENA_HOME = tmp_path  # of a worker on another machine
     root = root_of(versions[1])
     assert root == tmp_path / "tasks" / draft.content_hash
     loaded = load_task(root, NAME, "cpp-to-cpp")
@@ -302,9 +302,9 @@ def test_next_version_drops_tracks_and_keeps_the_old_version(
     assert TaskFolder.objects.count() == 2
 
 
-def test_task_of_the_checkout_becomes_a_draft(staff: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_task_of_the_checkout_becomes_a_draft(staff: Any, tmp_path: Path, settings: Any) -> None:
     write_files(tmp_path / NAME, starter_draft(NAME, "Vector sum"))
-    monkeypatch.setattr(settings, "ARENA_TASKS", tmp_path)
+    settings.ARENA_TASKS = tmp_path
     catalog.sync_tasks(tmp_path)
     assert drafts.edit_published(staff, NAME).files == starter_draft(NAME, "Vector sum")
     with pytest.raises(NotFound):

@@ -41,9 +41,6 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
         return GateResult(GateName.INTEGRITY, Verdict.PASSED)
 
     monkeypatch.setattr(production, "_integrity", passed)
-    monkeypatch.setattr(production, "CHECKED_WINDOWS", 2)
-    monkeypatch.setattr(production, "DECODE_ROWS", 16)
-    monkeypatch.setattr(production, "DECOY_WINDOWS", 1)
     monkeypatch.setattr(rank_channels, "MAX_APART_SECONDS", 2.0)
     plan = dataclasses.replace(windows.PLANS[CPU], min_blocks=2, max_blocks=2)
     monkeypatch.setitem(windows.PLANS, CPU, plan)
@@ -54,7 +51,8 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 def judged(source: str, cache: Path, fork_server: ForkServer) -> Report:
     architecture, task = find_task(TASK)
     part = Part(task, {task.target_file: source})
-    measured = extent(CPU, True, architecture.name, architecture.ranks)
+    whole = extent(CPU, True, architecture.name, architecture.ranks)
+    measured = dataclasses.replace(whole, checked_windows=2, decode_rows=16, decoy_windows=1)
     report = production.judge(architecture, [part], CPU, cache, measured, fork_server=fork_server)
     assert report.verdict is not Verdict.BROKEN, report.gates[-1].private
     return report

@@ -118,4 +118,4 @@ def test_other_commands_name_what_works_for_modules(
 def test_decodes_are_checked_until_there_are_enough_steps(
     phase: str, steps: int, count: int
 ) -> None:
-    assert production.checked_windows(phase, steps) == count
+    assert production.Extent(()).windows_of(phase, steps) == count

@@ -82,8 +82,8 @@ def small_files() -> dict[str, str]:
 
 
 @pytest.fixture
-def draft(valkey: str, monkeypatch: pytest.MonkeyPatch) -> Draft:
-    monkeypatch.setattr(settings, "REDIS_URL", valkey)
+def draft(valkey: str, settings: Any) -> Draft:
+    settings.REDIS_URL = valkey
     hardware = Hardware.objects.create(slug="cpu", name="A CPU", kind="cpu", queue="hw.cpu")
     Worker.objects.create(name="w", hardware=hardware, queues=["hw.cpu"], pid=1)
     user = get_user_model().objects.create_user("ada", is_staff=True)

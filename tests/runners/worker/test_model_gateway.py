@@ -17,7 +17,6 @@ from typing import Any
 
 import psutil
 import pytest
-from django.conf import settings
 
 from arena.runs.states import Fault
 from evaluation.sandbox.features import isolation_features
@@ -101,10 +100,10 @@ class Attempt:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     if not isolation_features().namespaces:
         skip_or_fail("network namespaces")
-    monkeypatch.setattr(settings, "ARENA_HOME", tmp_path)
+    settings.ARENA_HOME = tmp_path
     monkeypatch.setenv("TEST_KEY", KEY)
     return tmp_path
 
