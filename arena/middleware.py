@@ -1,4 +1,4 @@
-"""Middleware of every request: text that can be stored, and security headers."""
+"""Middleware of every request: text that can be stored, caches, and security headers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Callable
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.cache import patch_cache_control
 
 from arena.api import error_response
 from arena.text import PROBLEM, is_storable
 
+HSTS_SECONDS = 31_536_000
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -40,6 +42,22 @@ def security_headers(
         response = get_response(request)
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
+        if settings.SESSION_COOKIE_SECURE:  # reached by TLS alone
+            response.headers.setdefault("Strict-Transport-Security", f"max-age={HSTS_SECONDS}")
+        return response
+
+    return middleware
+
+
+def private_pages(
+    get_response: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
+    """Let nothing store what a user was sent, by a page or the API: it can be of a private run."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        if request.user.is_authenticated:
+            patch_cache_control(response, private=True, no_store=True)
         return response
 
     return middleware

@@ -46,6 +46,21 @@ class ArenaError(Exception):
         self.expected: int | None = error.get("expected")
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the request would be repeated with the token, perhaps elsewhere."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, *rest: Any) -> None:
+        *_, target = rest
+        address = urllib.parse.urlsplit(str(target))
+        where = f"{address.scheme}://{address.netloc}"
+        hint = "Set ARENA_URL to its own address."
+        error = {"code": "redirect", "message": f"The arena redirects to {where}.", "hint": hint}
+        raise ArenaError(code, error)
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
 class Arena:
     """An arena with the token of its user: `ARENA_URL` and `ARENA_TOKEN` by default."""
 
@@ -174,7 +189,7 @@ class Arena:
         request = urllib.request.Request(f"{self.url}/api/v1{path}", data, headers)
         for number in range(1, MAX_TRIES + 1):
             try:
-                with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+                with _OPENER.open(request, timeout=TIMEOUT_SECONDS) as answer:
                     return json.load(answer)
             except urllib.error.HTTPError as error:
                 refusal = _refusal(error)

@@ -109,7 +109,7 @@ def _follow(arena: Arena, run_id: str) -> int:
         if line := line_of(event):
             print(line, flush=True)
     run = arena.run(run_id)
-    print(_result(run))
+    print(_printable(_result(run)))
     if run["status"] == "broken":
         return FAULT
     return PASSED if run["status"] == "passed" else NOT_PASSED
@@ -117,8 +117,13 @@ def _follow(arena: Arena, run_id: str) -> int:
 
 def line_of(event: dict[str, Any]) -> str:
     """Return one line for an event; empty for one that a terminal does not show."""
-    text = _text(event["kind"], event["body"])
+    text = _printable(_text(event["kind"], event["body"]))
     return text and f"{event['t_ms'] / 1000:8.1f}s  {text}"
+
+
+def _printable(text: str) -> str:
+    """Return a text without what a terminal would obey: others' agents have written it."""
+    return "".join(sign for sign in text if sign in "\n\t" or sign.isprintable())
 
 
 def _text(kind: str, body: dict[str, Any]) -> str:

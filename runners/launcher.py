@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -36,9 +36,14 @@ WORKER_UMASK = 0o022
 MAX_SOCKET_PATH_BYTES = 107
 """Linux: `sun_path` of unix(7), less the zero at its end."""
 
+AGENTS_WORKER = "agents worker"
+"""The one service that calls providers, and so has their keys."""
+SECRETS_OF_ALL = ("SECRET_KEY", "PGPASSWORD")
+"""Secrets that the services share: of Django, and of a PostgreSQL server."""
+
 WORKERS = {
     "build worker": ("--queues", "build", "--nice", GIVE_WAY),
-    "agents worker": ("--queues", "agents", "--threads", "2", "--nice", GIVE_WAY),
+    AGENTS_WORKER: ("--queues", "agents", "--threads", "2", "--nice", GIVE_WAY),
     "hardware worker": ("--hardware",),
 }
 
@@ -109,6 +114,23 @@ def _is_free(port: int) -> bool:
 def _check_compiler() -> None:
     if shutil.which("g++") is None:
         raise CannotStart("there is no g++: install it, on Debian and Ubuntu by apt install g++.")
+
+
+def without_keys(home: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without the keys of providers, and what else has a secret's name."""
+    from arena.runs.trace.redaction import SECRET_VARIABLE
+    from runners.gateway import providers
+
+    try:
+        known = providers.load(home / "providers.toml")
+    except providers.BadProvider:  # the agents worker reports it
+        known = providers.load()
+    keys = {provider.key_variable for provider in known.values()}
+
+    def is_kept(name: str) -> bool:
+        return name not in keys and (name in SECRETS_OF_ALL or not SECRET_VARIABLE.search(name))
+
+    return {name: value for name, value in environment.items() if is_kept(name)}
 
 
 class Launcher:
@@ -200,7 +222,8 @@ class Launcher:
 
     def _service(self, name: str, command: tuple[str, ...], umask: int = -1) -> Service:
         log = self.home / "logs" / f"{name.replace(' ', '-')}.log"
-        return Service(name, command, log=log, env=dict(os.environ), cwd=ROOT, umask=umask)
+        env = dict(os.environ) if name == AGENTS_WORKER else without_keys(self.home, os.environ)
+        return Service(name, command, log=log, env=env, cwd=ROOT, umask=umask)
 
     def _greet(self) -> None:
         """Print the address of the arena once a page is served."""

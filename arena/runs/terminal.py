@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from arena.runs.models import Event, Run
+from arena.runs.trace.ansi import without_escapes
 
 POLL_SECONDS = 0.3
 
@@ -24,9 +25,9 @@ def follow(run: Run, after: int = 0) -> Iterator[Event]:
         time.sleep(POLL_SECONDS)
 
 
-def line_of(event: Event) -> str | None:
-    """Return one line for an event; None for an event that a terminal does not show."""
-    text = _text(event.kind, event.body)
+def line_of(event: Event) -> str:
+    """Return one line for an event; empty for an event that a terminal does not show."""
+    text = _one_line(_text(event.kind, event.body) or "")
     return text and f"{event.t_ms / 1000:8.1f}s  {text}"
 
 
@@ -40,7 +41,13 @@ def verdict_of(run: Run) -> str:
         words.append(f"{unseen} on unseen ones")
     if run.reason:
         words.append(run.reason)
-    return ", ".join(words)
+    return _one_line(", ".join(words))
+
+
+def _one_line(text: str) -> str:
+    """Return a text of others without what a terminal would obey, in one line."""
+    shown = without_escapes(text).replace("\n", " ").replace("\t", " ")
+    return "".join(filter(str.isprintable, shown)).rstrip()
 
 
 def speedup(value: float, low: float | None, high: float | None) -> str:

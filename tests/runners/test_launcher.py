@@ -236,6 +236,33 @@ def test_embedded_valkey_answers_only_with_its_password(tmp_path: Path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
 
 
+def test_keys_of_providers_reach_the_agents_worker_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "providers.toml").write_text(
+        '[mine]\nbase_url = "https://models.example"\nwires = ["chat-completions"]\nkey_variable = "MINE"\n'
+    )
+    secret = {
+        "ANTHROPIC_API_KEY": "sk-a", "OPENAI_API_KEY": "sk-o", "MINE": "m", "HF_TOKEN": "hf",
+        "CLAUDE_CODE_OAUTH_TOKEN": "t", "AWS_SECRET_ACCESS_KEY": "aws",
+    }  # fmt: skip
+    shared = {
+        "SECRET_KEY": "django", "DATABASE_URL": "postgres://a:b@c/d", "PGPASSWORD": "pg",
+        "REDIS_URL": "redis://x", "ALLOWED_HOSTS": "a.example", "LD_LIBRARY_PATH": "/cuda",
+    }  # fmt: skip
+    for name, value in {**secret, **shared}.items():
+        monkeypatch.setenv(name, value)
+    arena = launcher.Launcher(tmp_path, 0)
+    found = {name: arena._service(name, ("true",))._env for name in ("web server", "valkey")}
+    found |= {name: arena._service(name, ("true",))._env for name in launcher.WORKERS}
+    assert {name for name, env in found.items() if secret.keys() & env.keys()} == {"agents worker"}
+    for env in found.values():
+        assert {**shared, "PATH": os.environ["PATH"]}.items() <= env.items()
+    assert secret.items() <= found["agents worker"].items()
+    (tmp_path / "providers.toml").write_text("no toml")
+    assert "OPENAI_API_KEY" not in launcher.without_keys(tmp_path, os.environ)
+
+
 def test_home_with_too_long_a_path_for_a_socket_is_refused(tmp_path: Path) -> None:
     with pytest.raises(launcher.CannotStart, match="ARENA_HOME="):
         launcher.valkey_command(tmp_path / ("long" * 30))

@@ -92,3 +92,18 @@ def test_markdown_link_to_the_web_is_marked_as_foreign():
 def test_markdown_nested_without_end_is_rendered_in_bounded_time():
     assert len(markdown_html(">" * 5000 + "x")) < 1_000_000
     assert len(markdown_html("[" * 5000)) >= 5000
+
+
+@pytest.mark.parametrize("sign", ["\x90", "\x98", "\x9d", "\x9e", "\x9f", "\x9b", "\x1b["])
+@pytest.mark.parametrize("rest", ["", "0", "ab ", "\x1b"])
+def test_escapes_that_never_end_take_linear_time(sign, rest):
+    """A search to the end of the line for each of them would take minutes."""
+    text = (sign + rest) * (400_000 // len(sign + rest))
+    assert not set(without_escapes(text)) & set("\x1b\x90\x98\x9b\x9d\x9e\x9f")
+    assert len(ansi_lines(text)) == 1
+
+
+def test_strings_within_strings_are_removed_up_to_their_ends():
+    assert without_escapes("a\x1b]0;title\x07b") == "ab"
+    assert without_escapes("a\x9d0;title\x9cb\x90q\x1b\\c") == "abc"
+    assert without_escapes("a\x90b\x9dc\x9cd") == "abd"
