@@ -240,7 +240,8 @@ def test_keys_of_providers_reach_the_agents_worker_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "providers.toml").write_text(
-        '[mine]\nbase_url = "https://models.example"\nwires = ["chat-completions"]\nkey_variable = "MINE"\n'
+        '[mine]\nbase_url = "https://models.example"\nwires = ["chat-completions"]\n'
+        'key_variable = "MINE"\n'
     )
     secret = {
         "ANTHROPIC_API_KEY": "sk-a", "OPENAI_API_KEY": "sk-o", "MINE": "m", "HF_TOKEN": "hf",
