@@ -160,7 +160,7 @@ def test_code_with_a_long_run_of_white_space_is_plain():
 def test_markdown_takes_linear_time(bait):
     markdown._rendered.cache_clear()
     _check_growth(lambda text: markdown._rendered.__wrapped__(text), bait, markdown.MAX_CHARACTERS)
-    assert _seconds(markdown.markdown_html, bait * MAX_CHARACTERS) < 1
+    assert _seconds(markdown.markdown_html, bait * MAX_CHARACTERS) < 3
 
 
 @pytest.mark.parametrize("fence", ["autohotkey\n" + "\n" * 4000, "cpp\n" + "a\n" * 4000])
