@@ -85,7 +85,7 @@ def leaderboard(
         "unknown": unknown(chosen),
         "size": found.size,
         "needed": found.needed,
-        "judges": [option.value for option in options(found.filters, "judge")],
+        "judges": [option.value for option in options(found.filters, "judge") if option.count],
         "rows": found.rows,
     }
 

@@ -98,6 +98,16 @@ def test_set_depends_on_no_result(hardware, db, client):
     assert "The 3 tasks of this board" in page and "/tasks/b/cpp-to-cpp/" in page
 
 
+def test_page_keeps_the_task_set_and_the_judge_that_were_asked_for(hardware, client):
+    judged_run("agent", "a", 2.0, hardware=hardware, judge_version="6")
+    judged_run("agent", "b", 2.0, hardware=hardware, judge_version="7")
+    page = client.get("/leaderboard/?task_set=all&judge=6&track=cpp-to-cpp").content.decode()
+    assert '<option value="all" selected>' in page and '<option value="6" selected>' in page
+    plain = client.get("/leaderboard/").content.decode()
+    assert '<option value="core">' in plain and '<option value="7">Judge 7 (1)' in plain
+    assert "There is no task set “odd”" in client.get("/leaderboard/?task_set=odd").content.decode()
+
+
 def test_set_of_an_experiment_is_that_of_its_plan_else_of_its_runs(hardware, db):
     publish("a/cpp-to-cpp", "b/cpp-to-cpp", "c/cpp-to-cpp", "d/cpp-to-cpp")
     plan = {"slug": "x", "title": "X", "agents": [{"agent": "one"}]}

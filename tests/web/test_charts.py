@@ -60,6 +60,8 @@ def test_run_chart_gives_a_failed_round_a_mark_without_a_speedup():
 def test_run_chart_shows_the_final_verdict_at_its_round():
     final = SimpleNamespace(noisy=True, speedup=1.4, low=1.3, high=1.6)
     drawn = best_by_round([dataclasses.replace(a_round(1, 1.5), final=final)])
+    symbols = [trace["marker"]["symbol"] for trace in drawn["data"] if "marker" in trace]
+    assert symbols == [["circle"], ["diamond-open"]], "a noisy point is hollow"
     _, measured, judged = plotly.graph_objects.Figure(drawn).data
     assert (measured.y, judged.x, judged.y) == ((1.5,), (1,), (1.4,))
     assert judged.error_y.arrayminus == pytest.approx((0.1,))

@@ -89,10 +89,14 @@ def heat_cell(row: Any, generalization: str) -> SafeString:
 
 @register.simple_tag
 def marks(noisy: bool | int = False, judge: str = "") -> SafeString:
-    """Mark a figure as noisy, and as one of an older judge: the same marks wherever it is shown."""
+    """Mark a figure as noisy, and as one of another judge: the same marks wherever it is shown.
+
+    A number is that of the noisy verdicts behind a mean.
+    """
     found = ""
     if noisy:
-        found += f' <span title="{NOISY_TITLE}">{verdict("noisy")}</span>'
+        label = "" if isinstance(noisy, bool) else f"{noisy} noisy"
+        found += f' <span title="{NOISY_TITLE}">{verdict("noisy", label)}</span>'
     if judge and judge != JUDGE_VERSION:
         version = conditional_escape(judge)
         why = f"Judged by version {version}; the present one, {JUDGE_VERSION}, has other rules"

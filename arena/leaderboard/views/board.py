@@ -29,7 +29,7 @@ from arena.leaderboard.boards import (
 )
 from arena.leaderboard.charts import frontier_chart, generalization_chart
 from arena.leaderboard.disqualified import disqualified
-from arena.leaderboard.filters import CHOICES, CORE, FACETS, NO_FILTERS, Filters
+from arena.leaderboard.filters import ALL, CHOICES, CORE, FACETS, NO_FILTERS, Filters
 from arena.leaderboard.frontier import Frontier, frontier
 from arena.leaderboard.production import losses
 from arena.leaderboard.rankings import GENERALIZATIONS, Row
@@ -52,6 +52,7 @@ SELECTS = (
     ("experiment", "Experiment", "All experiments"),
 )
 """Filters with a list of values: name, label and the text of no choice."""
+TASK_SETS = [(CORE, "Core tasks"), (ALL, "All published tasks")]
 MAX_TASKS_LISTED = 60
 COLUMNS, COLUMNS_OF = 12, {PRODUCTION: 11, REPOSITORY: 10}
 """Columns of the table: of a board of cases, and of the suites with a single speedup."""
@@ -75,6 +76,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     plain = Filters(
         hardware=filters.hardware, generalization=filters.generalization, origin=filters.origin
     )
+    judges = [option for option in options(filters, "judge", now) if option.count]
     narrowed = replace(filters, judge="", task_set="") != plain
     context = {
         "board": shown,
@@ -92,8 +94,11 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         ],
         "judges": [
             (option, _address(request, judge=option.value), option.value == filters.judge)
-            for option in options(filters, "judge", now)
+            for option in judges
         ],
+        "judge_choices": [(o.value, f"{o.label} ({o.count})") for o in judges],
+        "asked": asked,
+        "task_sets": TASK_SETS if filters.suite == NATIVE else [],
         "present": JUDGE_VERSION,
         "disqualified": disqualified(now),
         "production": filters.suite == PRODUCTION,
