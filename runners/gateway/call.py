@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runners.gateway.budget import usage_bound
+from runners.gateway.forwarding import state_problem
 from runners.gateway.traffic import Exchange
 from runners.gateway.wire import AnswerReader, Endpoint, Reading, Usage, WireFormat
 
@@ -38,8 +39,8 @@ class AgentLeft(Exception):
 class ModelCall:
     """One call of a model, as it is reported. Times are in milliseconds.
 
-    `estimated` is set where the usage, and so the cost, is an upper bound: the agent hung up and
-    the answer was not read to its end.
+    `estimated` is set where the usage, and so the cost, is an upper bound: the answer was not read
+    to its end, or names no usage.
     """
 
     provider: str
@@ -72,6 +73,8 @@ class Asked:
     body: bytes
     bound: Usage
     """Upper bound of what it can use."""
+    problem: str = ""
+    """Reason why it may not be sent; empty if it may."""
 
     def model_problem(self, allowed: str) -> str:
         """Return the reason why an agent of one model may not send this; empty if it may."""
@@ -138,9 +141,12 @@ class Call:
 
     @property
     def estimated(self) -> bool:
-        """True where the provider may have run it, unread, for an agent that hung up."""
-        unread = self.unread and self.status in (0, 200)
-        return unread and self.left.is_set() and not self.has_usage
+        """True where the provider may have run it, and its whole usage is not known."""
+        if self.has_usage:
+            return False
+        if self.status == 200:
+            return self.unread or self.reader is None or self.reader.reading.usage is None
+        return self.status == 0 and self.unread and self.left.is_set()
 
     def reading(self) -> Reading:
         """Return the facts of the answer; usage that was not read is an upper bound."""
@@ -201,7 +207,7 @@ def parse_request(wire: WireFormat, path: str, body: bytes) -> Asked:
         data["stream_options"]["include_usage"] = True
         body = json.dumps(data).encode()
     bound = usage_bound(wire, data, len(body))
-    return Asked("POST", path, model, tuple(others), body, bound)
+    return Asked("POST", path, model, tuple(others), body, bound, state_problem(data))
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

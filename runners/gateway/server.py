@@ -23,6 +23,7 @@ import aiohttp
 from aiohttp import web
 
 from evaluation.sandbox import loopback
+from runners.gateway import forwarding
 from runners.gateway.budget import Amount, Budget
 from runners.gateway.call import (
     HUNG_UP,
@@ -46,18 +47,17 @@ RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 60.0
 MAX_BAD_ANSWERS = 3
 """Answers in a row that were cut or cannot be read; then the provider has failed."""
-MAX_REFUSED_MODELS = 100
-"""Models that a run's trace lists as refused."""
+MAX_REFUSED = 100
+"""Refusals that a run's trace lists."""
 KEY_REFUSED = frozenset({401, 402, 403})
 UNKNOWN_MODEL = 404
 NO_CREDIT = re.compile(rb"insufficient_quota|credit balance|billing", re.IGNORECASE)
 """In the body of a 429: no time makes up for it."""
-_NOT_FORWARDED = frozenset(
-    "host connection keep-alive proxy-authorization proxy-connection te trailer transfer-encoding"
-    " upgrade content-length authorization x-api-key x-goog-api-key cookie accept-encoding"
+_NOT_PASSED = frozenset(
+    "connection keep-alive proxy-connection te trailer transfer-encoding upgrade content-length"
     " content-encoding set-cookie".split()
 )
-"""Headers of one connection, of credentials, and of an encoding that the gateway undoes."""
+"""Headers of an answer: of one connection, and of an encoding that the gateway undoes."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,9 @@ class Settings:
 Report = Callable[[str, Mapping[str, Any]], None]
 """Called with a kind and its facts.
 
-The kinds: `model_call`, `budget` (`name` is spent), `refused` (a connection or path), `waiting`
-and `working` (of `WaitingCalls`), `failed` (with its `fault`: provider, user or arena).
+The kinds: `model_call`, `budget` (`name` is spent), `refused` (a connection,
+path or request), `waiting` and `working` (of `WaitingCalls`), `failed` (with its `fault`: provider,
+user or arena).
 """
 
 
@@ -115,7 +116,7 @@ class Gateway:
         self.waiting = WaitingCalls(report)
         self._calls: set[asyncio.Task[web.StreamResponse]] = set()
         self._bad_answers = 0
-        self._refused_models: set[str] = set()
+        self._refused: set[str] = set()
         self._session: aiohttp.ClientSession | None = None
         self._app = web.Application(client_max_size=MAX_REQUEST_BYTES)
         self._app.router.add_route("*", "/{path:.*}", self._answer)
@@ -172,8 +173,11 @@ class Gateway:
             return await self._pass_free(request, wire, endpoint, body)
         asked = parse_request(wire, request.path, body)
         if problem := asked.model_problem(self._settings.model):
-            self._report_refused_model(problem)
+            self._report_refused(problem)
             return _refusal(wire, 403, "permission_error", problem)
+        if asked.problem:
+            self._report_refused(asked.problem)
+            return _refusal(wire, 400, "invalid_request_error", asked.problem)
         if problem := self._unpriced(asked.model):
             self._report("failed", {"text": problem, "fault": "user"})
             return _refusal(wire, 429, "insufficient_quota", problem)
@@ -191,10 +195,10 @@ class Gateway:
         token = self._settings.token.encode()
         return any(hmac.compare_digest(each.encode(), token) for each in given)
 
-    def _report_refused_model(self, text: str) -> None:
+    def _report_refused(self, text: str) -> None:
         """Report a refusal, each text once."""
-        if text not in self._refused_models and len(self._refused_models) < MAX_REFUSED_MODELS:
-            self._refused_models.add(text)
+        if text not in self._refused and len(self._refused) < MAX_REFUSED:
+            self._refused.add(text)
             self._report("refused", {"text": f"{text}: refused"})
 
     def _unpriced(self, model: str) -> str:
@@ -338,21 +342,13 @@ class Gateway:
 
     def _send(self, request: web.Request, wire: WireFormat, endpoint: Endpoint, body: bytes) -> Any:
         assert self._session, "the gateway serves"
-        headers = {
-            name: value
-            for name, value in request.headers.items()
-            if name.lower() not in _NOT_FORWARDED
-        }
-        if self._key:
-            headers[wire.key_header] = wire.key_prefix + self._key
-        query = {name: value for name, value in request.query.items() if name != "key"}
         url = self._provider.base_url.rstrip("/") + endpoint.path
         return self._session.request(
             request.method,
             url,
-            params=query,
+            params=forwarding.query(request.query),
             data=body or None,
-            headers=headers,
+            headers=forwarding.headers(request.headers, wire, self._key),
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(
                 total=None, sock_connect=30, sock_read=self._settings.silence_seconds
@@ -365,7 +361,7 @@ class Gateway:
         """Stream an answer to the agent and read its usage on the way."""
         response = web.StreamResponse(status=answer.status)
         for name, value in answer.headers.items():
-            if name.lower() not in _NOT_FORWARDED:
+            if name.lower() not in _NOT_PASSED:
                 response.headers.add(name, value)
         reader = call.start_reading(answer.status, answer.content_type)
         try:

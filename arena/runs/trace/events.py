@@ -73,7 +73,8 @@ class Message(Strict):
 class ModelCall(Strict):
     """A call of a model through the gateway. A replayed one cost nothing again.
 
-    The usage of an `estimated` one is an upper bound: its answer was not read to the end.
+    The usage of an `estimated` one is an upper bound: its answer was not read to the end, or
+    names no usage.
     """
 
     provider: str

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runners.gateway.server import MAX_REFUSED_MODELS
+from runners.gateway.server import MAX_REFUSED
 from runners.gateway.traffic import Replay, TrafficWriter
 from tests.runners.gateway.test_server import TOKEN, bench
 
@@ -105,10 +105,10 @@ def test_refused_models_are_reported_once_each_and_up_to_a_limit() -> None:
             for _ in range(2):
                 await b.post(body={"model": "m-2"})
             assert len(b.of("refused")) == 1
-            for number in range(MAX_REFUSED_MODELS + 5):
+            for number in range(MAX_REFUSED + 5):
                 await b.post(body={"model": f"other-{number}" * 100})
             texts = [facts["text"] for facts in b.of("refused")]
-            assert len(texts) == MAX_REFUSED_MODELS and max(map(len, texts)) < 400
+            assert len(texts) == MAX_REFUSED and max(map(len, texts)) < 400
 
     asyncio.run(case())
 
