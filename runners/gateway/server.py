@@ -49,6 +49,7 @@ MAX_BAD_ANSWERS = 3
 """Answers in a row that were cut or cannot be read; then the provider has failed."""
 MAX_REFUSED = 100
 """Refusals that a run's trace lists."""
+NO_USAGE = "its answers name no usage, so each call is charged its upper bound"
 KEY_REFUSED = frozenset({401, 402, 403})
 UNKNOWN_MODEL = 404
 NO_CREDIT = re.compile(rb"insufficient_quota|credit balance|billing", re.IGNORECASE)
@@ -82,7 +83,7 @@ class Settings:
 Report = Callable[[str, Mapping[str, Any]], None]
 """Called with a kind and its facts.
 
-The kinds: `model_call`, `budget` (`name` is spent), `refused` (a connection,
+The kinds: `model_call`, `no_usage` (once), `budget` (`name` is spent), `refused` (a connection,
 path or request), `waiting` and `working` (of `WaitingCalls`), `failed` (with its `fault`: provider,
 user or arena).
 """
@@ -117,6 +118,7 @@ class Gateway:
         self._calls: set[asyncio.Task[web.StreamResponse]] = set()
         self._bad_answers = 0
         self._refused: set[str] = set()
+        self._reported_no_usage = False
         self._session: aiohttp.ClientSession | None = None
         self._app = web.Application(client_max_size=MAX_REQUEST_BYTES)
         self._app.router.add_route("*", "/{path:.*}", self._answer)
@@ -454,6 +456,9 @@ class Gateway:
         if self._writer and not call.error and call.begun and not call.recorded:
             self._writer.add(call.exchange())
         self._report("model_call", asdict(done))
+        if done.estimated and call.status == 200 and not (call.error or self._reported_no_usage):
+            self._reported_no_usage = True
+            self._report("no_usage", {"text": f"{self._provider.name}: {NO_USAGE}"})
         if call.status == 200 and call.error != HUNG_UP:
             self._bad_answers = self._bad_answers + 1 if call.error else 0
             if self._bad_answers == MAX_BAD_ANSWERS:

@@ -171,6 +171,9 @@ class ModelGateway:
             case "refused":
                 body = {"text": facts["text"], "level": "warning", "stream": "network"}
                 self._record("log", body)
+            case "no_usage":
+                body = {"text": facts["text"], "level": "warning", "stream": "provider"}
+                self._record("log", body)
             case "waiting":
                 self._pauses += 1
                 self._clock.pause()

@@ -45,6 +45,7 @@ def test_answers_without_usage_spend_the_budget(answer: Any, limit: dict[str, An
             statuses = [(await b.post("/v1/chat/completions", body))[0] for _ in range(6)]
             assert statuses == [200, 200, 200, 429, 429, 429]
             assert [call["estimated"] for call in b.of("model_call")] == [True] * 3
+            assert len(b.of("no_usage")) == 1
             assert all(call["usage"]["output_tokens"] == 3000 for call in b.of("model_call"))
 
     asyncio.run(case())
