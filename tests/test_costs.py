@@ -48,9 +48,9 @@ def test_processor_time_of_a_file_includes_its_processes(
 
 
 def test_file_above_the_limit_without_a_reason_fails_the_run(tmp_path: Path) -> None:
-    done, _ = costs(tmp_path, "--max-cost", "0.3")
+    done, _ = costs(tmp_path, "--max-cost", "0.1")
     assert done.returncode == 1
-    assert "test_child.py takes more than 0.3 s" in done.stdout
+    assert "test_child.py takes more than 0.1 s" in done.stdout
     assert "test_quick.py takes" not in done.stdout
 
 

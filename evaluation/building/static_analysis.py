@@ -50,9 +50,9 @@ _TORCH_PARTS = tuple(
     " _inductor".split()
 )
 _TORCH_MODULES = frozenset(
-    "__future__ accelerator amp autograd backends compiler cpu cuda distributions fft func"
-    " functional linalg masked nested nn optim overrides quasirandom random return_types signal"
-    " sparse special types version xpu".split()
+    "__future__ _torch_docs accelerator amp autograd backends compiler cpu cuda distributions fft"
+    " func functional linalg masked nested nn optim overrides quasirandom random return_types"
+    " signal sparse special types version xpu".split()
 )
 """Modules in PyTorch's package that a source may use; all others there are refused."""
 _GETTERS = ("operator.attrgetter.", "operator.methodcaller.")

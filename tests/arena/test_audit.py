@@ -150,6 +150,7 @@ def test_sync_that_changes_the_catalog_is_recorded_once(
 def test_action_in_the_admin_is_recorded(client: Client, start: Any) -> None:
     client.force_login(User.objects.create_superuser("root", password="root"))
     run = finished(start())
-    action = {"action": "hide", "_selected_action": [run.pk]}
+    type(run).objects.filter(pk=run.pk).update(visibility="staff")
+    action = {"action": "show", "_selected_action": [run.pk]}
     client.post(reverse("admin:runs_run_changelist"), action)
     assert entries() == [("root", "admin.change", run.pk)]
