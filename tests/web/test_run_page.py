@@ -19,7 +19,7 @@ def test_run_header_on_a_phone_shows_every_figure(open_page, served_world, width
     page = open_page(f"/runs/{run.pk}/", {**PHONE, "width": width})
     head = page.locator("#run-head")
     assert all(figure.is_visible() for figure in head.locator("dt, dd, .best, .interval").all())
-    figures = r"held-out\s+1.78×\s+1.71 to 1.86\s+judge 1\s+public\s+2.10×\s+2.06 to 2.14"
+    figures = r"held-out\s+1.78×\s+1.71 to 1.86\s+public\s+2.10×\s+2.06 to 2.14"
     assert re.search(figures, head.inner_text())
     assert head.bounding_box()["height"] < PHONE["height"] / 8
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
