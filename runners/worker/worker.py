@@ -33,8 +33,6 @@ CAPABILITIES_SECONDS = 30.0
 """Interval at which a worker that runs agents looks for their harnesses and keys."""
 IDLE_POLL_MS = 300
 SHUTDOWN_MS = 10_000
-NICENESS = 10
-"""Of a worker without a device, and of its agents and compilers: they yield to what is measured."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,6 @@ def serve(*duties: Duty) -> None:
     """Work until SIGTERM or SIGINT, which also stop current work."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    if not any(duty.hardware for duty in duties):
-        os.nice(NICENESS)
     with serving(*duties):
         while not stopping.is_set():
             poll(*duties)
