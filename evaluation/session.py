@@ -221,6 +221,7 @@ class MeasurementSession:
         """
         baseline = baseline or self.baseline()
         while True:
+            started = time.perf_counter()
             with self.bench(case, plan, ("candidate", baseline)) as (candidate, against):
                 found = self.measure_blocks(candidate, against, plan)
                 if enough := len(found.counted) >= plan.min_blocks:
@@ -231,7 +232,7 @@ class MeasurementSession:
                     eager = candidate.eager() if captured and plan.every_regime else None
             if enough:
                 break
-            if not self.disturbance.wait():
+            if not self.disturbance.wait(time.perf_counter() - started):
                 raise self.disturbance.inconclusive(found.text)
         blocks = [Block(block.candidate + hidden, block.baseline) for block in found.counted]
         tolerated = found.disturbed if self.disturbance.tolerant else 0

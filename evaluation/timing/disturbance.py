@@ -60,11 +60,13 @@ class Disturbance:
         """Return the share of the cores that other work took during all waits; None before one."""
         return 1 - self._idle / self._total if self._total else None
 
-    def wait(self) -> bool:
+    def wait(self, spent: float = 0.0) -> bool:
         """Wait until other work leaves the cores idle; False where the time for waits is over.
 
-        The judge and its processes sleep meanwhile, so all load is other work.
+        The judge and its processes sleep meanwhile, so all load is other work. `spent` are the
+        seconds of the measurement that was in vain; they count as waited.
         """
+        self.seconds_left -= spent
         quiet = 0
         while quiet < QUIET_SAMPLES:
             if self.seconds_left <= 0:

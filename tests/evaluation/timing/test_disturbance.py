@@ -62,6 +62,13 @@ def test_waits_of_a_verdict_are_bounded_together_and_name_the_load() -> None:
     )
 
 
+def test_measurements_in_vain_count_as_waited() -> None:
+    machine = Machine(*[0.0] * 20)
+    disturbance = machine.disturbance(10.0)
+    assert disturbance.wait(spent=4.0) and disturbance.wait(spent=4.0)
+    assert not disturbance.wait(spent=4.0), "on a machine that is quiet between measurements too"
+
+
 def test_error_without_a_wait_names_no_load() -> None:
     assert str(Disturbance(0.0).inconclusive("why")).startswith("inconclusive, why;")
 
