@@ -24,6 +24,7 @@ from arena.catalog.models import (
 from arena.leases import Leased
 from arena.runs.querysets import EvaluationQuerySet, MeasurementQuerySet, RunQuerySet
 from arena.runs.states import (
+    NO_JUDGEMENT,
     RUN_ACTIVE,
     EvaluationStatus,
     Fault,
@@ -268,10 +269,7 @@ class Evaluation(Scores, Leased):
     @property
     def replaces(self) -> bool:
         """Return whether its verdict can replace an earlier one."""
-        return self.status == EvaluationStatus.DONE and self.verdict not in (
-            "skipped",
-            "inconclusive",
-        )
+        return self.status == EvaluationStatus.DONE and self.verdict not in NO_JUDGEMENT
 
 
 class GateResult(models.Model):

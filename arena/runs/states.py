@@ -62,6 +62,9 @@ class Scope(models.TextChoices):
     PAST = "past"
 
 
+INCONCLUSIVE = "inconclusive"
+NO_JUDGEMENT = ("skipped", INCONCLUSIVE)
+"""Verdicts that say nothing of the candidate."""
 SCOPES_COUNTED = (Scope.ROUND, Scope.FINAL)
 """Scopes of the verdicts that statistics count."""
 RUN_ACTIVE = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.JUDGING)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from arena.runs.models import Evaluation, Event
-from arena.runs.states import EvaluationStatus, Split
+from arena.runs.states import INCONCLUSIVE, EvaluationStatus, Split
 from evaluation import report_text
 from runners.agent.arena_check import ARENA_FAULT
 from runners.agent.control_socket import NOT_PASSED, PASSED, Answer
@@ -19,8 +19,8 @@ CASE_FIELDS = (
 SUMMARY_FIELDS = (
     "verdict", "reason", "message", "speedup", "low", "high", "noisy", "roofline_share",
 )  # fmt: skip
-ACCEPTED, SKIPPED, INCONCLUSIVE = "passed", "skipped", "inconclusive"
-"""`skipped` says that this hardware cannot run the task at all, `inconclusive` not now."""
+ACCEPTED, SKIPPED = "passed", "skipped"
+"""`skipped` says that this hardware cannot run the task at all."""
 
 
 def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:

@@ -17,13 +17,20 @@ from arena.leases import MAX_ATTEMPTS
 from arena.runs.best import best_first
 from arena.runs.models import Evaluation, GateResult, Measurement, Run, Submission
 from arena.runs.services.rejudging import (
-    INCONCLUSIVE,
     drop_rejudging,
     outcome_of,
     replace_verdict,
 )
 from arena.runs.services.runs import end_run, record_status
-from arena.runs.states import EVALUATION_HELD, EvaluationStatus, Fault, RunStatus, Scope, Split
+from arena.runs.states import (
+    EVALUATION_HELD,
+    INCONCLUSIVE,
+    EvaluationStatus,
+    Fault,
+    RunStatus,
+    Scope,
+    Split,
+)
 from arena.runs.trace.events import EventDraft
 from arena.runs.trace.recording import SYSTEM, note, record
 from arena.runs.trace.redaction import clean

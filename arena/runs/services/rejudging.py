@@ -16,6 +16,8 @@ from arena.runs.records import refresh_records
 from arena.runs.standings import keep_standing
 from arena.runs.states import (
     EVALUATION_ACTIVE,
+    INCONCLUSIVE,
+    NO_JUDGEMENT,
     RUN_JUDGED,
     EvaluationStatus,
     Fault,
@@ -23,9 +25,6 @@ from arena.runs.states import (
     Scope,
 )
 
-INCONCLUSIVE = "inconclusive"
-NO_JUDGEMENT = ("skipped", INCONCLUSIVE)
-"""Verdicts that say nothing of the candidate."""
 SCORES = tuple(field.name for field in Scores._meta.get_fields())
 
 
