@@ -80,19 +80,23 @@ def in_thread(db: None) -> Iterator[Callable[[Any], Any]]:
         thread.submit(connections.close_all).result()
 
 
+def environment_of(folder: Path, valkey: str, repository: Path) -> dict[str, str]:
+    """Return the environment of a web server with this process's database and an own home."""
+    return os.environ | {
+        "DATABASE_URL": f"sqlite:///{connections['default'].settings_dict['NAME']}",
+        "REDIS_URL": valkey,
+        "ARENA_HOME": str(folder / "home"),
+        "PYTHONPATH": str(repository),
+    }
+
+
 @pytest.fixture(scope="module")
 def server(
     django_db_setup: None, valkey: str, tmp_path_factory: pytest.TempPathFactory, repository: Path
 ) -> Iterator[Server]:
     """Start one Daphne for the tests of a module; each test begins with an empty database."""
     folder = tmp_path_factory.mktemp("server")
-    environment = os.environ | {
-        "DATABASE_URL": f"sqlite:///{connections['default'].settings_dict['NAME']}",
-        "REDIS_URL": valkey,
-        "ARENA_HOME": str(folder / "home"),
-        "PYTHONPATH": str(repository),
-    }
-    running = Server(environment, folder / "daphne.log")
+    running = Server(environment_of(folder, valkey, repository), folder / "daphne.log")
     running.start()
     yield running
     running.kill()

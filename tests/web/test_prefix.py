@@ -18,7 +18,6 @@ import pytest
 from asgiref.sync import async_to_sync
 from asgiref.testing import ApplicationCommunicator
 from django.core.cache import cache
-from django.db import connections
 from django.test import Client
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
@@ -29,7 +28,7 @@ from arena.runs import services
 from arena.runs.models import Run
 from arena.runs.trace.events import EventDraft
 from arena.runs.views import RunPaginator
-from tests.web.conftest import TIMEOUT_MS, Server
+from tests.web.conftest import TIMEOUT_MS, Server, environment_of
 
 ELSEWHERE = "https://other.example"
 PREFIX = "/arenas/one"
@@ -162,13 +161,7 @@ def below(
 ) -> Iterator[Server]:
     """Start a server whose pages are below a path."""
     folder = tmp_path_factory.mktemp("below")
-    environment = os.environ | {
-        "DATABASE_URL": f"sqlite:///{connections['default'].settings_dict['NAME']}",
-        "REDIS_URL": valkey,
-        "ARENA_HOME": str(folder / "home"),
-        "ARENA_PREFIX": PREFIX,
-        "PYTHONPATH": str(repository),
-    }
+    environment = environment_of(folder, valkey, repository) | {"ARENA_PREFIX": PREFIX}
     running = Server(environment, folder / "daphne.log", PREFIX)
     running.start()
     yield running
