@@ -143,9 +143,9 @@ class Launcher:
         self.valkey: Service | None = None
         self.services: list[Service] = []
         self.ending = threading.Event()
-        os.environ["ARENA_HOME"] = str(home)
 
     def run(self) -> None:
+        os.environ["ARENA_HOME"] = str(self.home)  # every service is started with it
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: self.ending.set())
         try:

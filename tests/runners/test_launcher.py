@@ -179,8 +179,9 @@ def test_an_arena_comes_up_mends_itself_and_ends_with_all_that_it_started(arena:
     arena_url = (home / "redis.url").read_text()
     until(lambda: answers(arena), "an answer of the web server that was started again")
 
+    started = 10  # five services and their shepherds
+    until(lambda: len(arena.family()) >= started, "every service, started")
     family = arena.family()
-    assert len(family) >= 10  # five services and their shepherds
     arena.process.send_signal(signal.SIGINT)
     assert arena.process.wait(60) == 0
     assert not any(process.is_running() for process in family)
