@@ -26,7 +26,7 @@ from evaluation.errors import (
     SubmissionError,
 )
 from evaluation.gates import Gate, Progress, Trial, gates
-from evaluation.gates.performance import overall
+from evaluation.gates.performance import is_noisy, overall
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
 from evaluation.sandbox.features import isolation_features
@@ -245,7 +245,7 @@ def _report(
         seen=overall(seen),
         unseen=overall(hidden),
         roofline_share=statistics.geometric_mean(shares) if shares else None,
-        noisy=any(m.noisy for m in (*seen, *hidden)),
+        noisy=is_noisy(seen) or is_noisy(hidden),
         aka_score=aka_score(compiled, results, seen),
         fingerprint=fingerprint(request),
         seconds=seconds,

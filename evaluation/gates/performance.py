@@ -9,7 +9,7 @@ from functools import partial
 from evaluation.device_kind import CPU
 from evaluation.gates import Trial
 from evaluation.intervals import geomean, half_width
-from evaluation.timing.estimates import ROOFLINE_MARGIN
+from evaluation.timing.estimates import NOISY, ROOFLINE_MARGIN
 from evaluation.timing.plan import Plan, plan_for
 from evaluation.tracks.builds import COPYING
 from evaluation.types import (
@@ -156,6 +156,17 @@ def overall(measurements: Sequence[Measurement]) -> Interval | None:
     worth nothing.
     """
     return geomean([Interval(m.speedup, m.low, m.high) for m in measurements])
+
+
+def is_noisy(measurements: Sequence[Measurement]) -> bool:
+    """Return whether their geometric mean is to be marked as noisy.
+
+    It is where its own interval is wide, or where most of its cases are noisy.
+    """
+    mean = overall(measurements)
+    if mean is None:
+        return False
+    return half_width(mean) > NOISY or sum(m.noisy for m in measurements) > len(measurements) / 2
 
 
 def interval_text(interval: Interval) -> str:

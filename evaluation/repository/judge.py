@@ -18,7 +18,7 @@ from typing import Any
 from evaluation import JUDGE_VERSION, device_kind
 from evaluation.device_kind import GPU
 from evaluation.errors import Broken, BuildError, SubmissionError
-from evaluation.gates.performance import interval_text, overall
+from evaluation.gates.performance import interval_text, is_noisy, overall
 from evaluation.pipeline import Emit, aka_score, failure, require_isolation
 from evaluation.repository import benchmark, submission
 from evaluation.repository.builds import Checkout, checkout, ended, log
@@ -240,7 +240,7 @@ def _report(trial: Trial, results: list[GateResult], seconds: Mapping[str, float
         seen=speed,
         unseen=speed if trial.final else None,
         roofline_share=None,
-        noisy=any(m.noisy for m in last.measurements),
+        noisy=is_noisy(last.measurements),
         aka_score=aka_score(trial.built is not None, results, last.measurements),
         fingerprint=fingerprint(trial.task),
         seconds=seconds,

@@ -16,7 +16,7 @@ from evaluation import JUDGE_VERSION
 register = template.Library()
 
 NOTHING = "–"
-NOISY_TITLE = "Noisy: the interval of a case stayed wide. It sets no record and earns no badge"
+NOISY_TITLE = "Noisy: the 95% interval stayed wide. It sets no record and earns no badge"
 NARROW_SPACE = "\u202f"
 ICONS = {
     "passed", "failed", "rejected", "disputed", "skipped", "broken", "queued", "running",

@@ -82,6 +82,23 @@ def test_hidden_case_too_fast_twice_is_disputed_without_its_name(
     assert not [case.name for case in trial.task.cases(Split.UNSEEN) if case.name in result.message]
 
 
+def test_mean_is_noisy_where_its_interval_is_wide_or_most_cases_are(trial: Trial) -> None:
+    (case, *_) = trial.task.cases(Split.SEEN)
+
+    def of(low: float, high: float, noisy: bool) -> Measurement:
+        return dataclasses.replace(measurement(case, 0.5, noisy), low=low, high=high)
+
+    narrow, wide = of(1.98, 2.02, False), of(1.8, 2.2, True)
+    assert not performance.is_noisy([])
+    assert not performance.is_noisy([narrow] * 3)
+    assert performance.is_noisy([wide])
+    assert not performance.is_noisy([narrow, narrow, narrow, wide])
+    assert performance.is_noisy([narrow, wide, wide])
+    tolerated = of(1.98, 2.02, True)
+    assert performance.is_noisy([narrow, tolerated, tolerated])
+    assert performance.is_noisy([of(1.5, 2.7, False), narrow])
+
+
 def test_noisy_case_counts_with_its_estimate(trial: Trial) -> None:
     (case, *_) = trial.task.cases(Split.SEEN)
     steady, noisy = measurement(case, 0.5), measurement(case, 0.5, noisy=True)
