@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from evaluation.building.cache_folder import replace_text
+from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError
 from evaluation.intervals import half_width
 from evaluation.production import drops, windows
@@ -23,6 +24,7 @@ from evaluation.production.phases import DECODED_TOKENS, Regime
 from evaluation.production.windows import ModelWindows, ModuleTiming, Timing
 from evaluation.sandbox import procfs
 from evaluation.tasks.input_families import dtype_name
+from evaluation.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.timing.estimates import NOISY
 from evaluation.types import (
     GateName,
@@ -96,7 +98,10 @@ class MeasuredPhase:
 
 
 def measured_times(trial: Trial) -> GateResult:
-    """Return the result of the performance gate. Raises SubmissionError."""
+    """Return the result of the performance gate.
+
+    Raises: SubmissionError; Inconclusive where other work keeps a processor busy.
+    """
     session = trial.session
     limits = limits_of(trial.architecture.name)
     assert limits is not None, "the production gate came before"
@@ -108,7 +113,12 @@ def measured_times(trial: Trial) -> GateResult:
         }
         for task in session.tasks
     }
-    phases = {phase: _measured_phase(trial, phase, limits) for phase in trial.architecture.phases}
+    disturbance = Disturbance(PATIENCE_SECONDS[True])
+    phases = {}
+    for phase in trial.architecture.phases:
+        _wait_until_quiet(session.kind, disturbance)
+        phases[phase] = _measured_phase(trial, phase, limits)
+    _wait_until_quiet(session.kind, disturbance)
     found = {phase: each.regimes for phase, each in phases.items()}
     best = {phase: each.best for phase, each in phases.items()}
     chosen = {phase: each.chosen for phase, each in phases.items()}
@@ -177,6 +187,12 @@ def measured_times(trial: Trial) -> GateResult:
             message=f"{', '.join(over)}: faster than the model with a module that takes no time",
         )
     return result
+
+
+def _wait_until_quiet(kind: str, disturbance: Disturbance) -> None:
+    """Wait until other work leaves a processor idle. Raises Inconclusive where it does not."""
+    if kind == CPU and not disturbance.tolerant and not disturbance.wait():
+        raise disturbance.inconclusive("models are measured on an idle machine")
 
 
 def _check_budget(

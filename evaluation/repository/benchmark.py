@@ -22,7 +22,8 @@ from evaluation.intervals import half_width
 from evaluation.repository.builds import Checkout, ended
 from evaluation.repository.task import BENCHMARK, NONCE, SEED
 from evaluation.sandbox.launch import Completed
-from evaluation.timing.estimates import NOISY, Block, speedup_of
+from evaluation.timing.disturbance import QUIET_SHARE, Disturbance, OtherWork
+from evaluation.timing.estimates import NOISY, Block, Blocks, speedup_of
 from evaluation.timing.plan import CPU_SPREAD
 from evaluation.types import Measurement, Reason, Split
 
@@ -129,16 +130,25 @@ def _refuse(message: str) -> NoReturn:
 
 
 def blocks(
-    candidate: Callable[[], Times], baseline: Callable[[], Times], extent: Extent
-) -> dict[str, list[Block]]:
+    candidate: Callable[[], Times],
+    baseline: Callable[[], Times],
+    extent: Extent,
+    disturbance: Disturbance,
+    other_work: Callable[[], OtherWork] = OtherWork,
+) -> dict[str, Blocks]:
     """Measure blocks of all cases.
 
+    A block during which other processes took the cores is left out, and measuring goes on when the
+    machine is quiet. Where the disturbance is tolerant it counts.
+
     Raises: SubmissionError where the candidate has other cases than the baseline; Broken where
-    those of the baseline change.
+    those of the baseline change; Inconclusive where the machine stays busy.
     """
     found: dict[str, list[Block]] = {}
+    count = disturbed = 0
     ends = time.monotonic() + extent.max_seconds
-    for count in range(1, extent.max_blocks + 1):
+    while count < extent.max_blocks:
+        others, started = other_work(), time.monotonic()
         a1, b1, b2, a2 = candidate(), baseline(), baseline(), candidate()
         cases = (found or b1).keys()
         if b1.keys() != cases or b2.keys() != cases:
@@ -146,12 +156,19 @@ def blocks(
         for each in (a1, a2):
             if each.keys() != cases:
                 _refuse(f"the cases are {_names(each)}; those of the baseline {_names(b1)}")
+        if (share := others.share()) > QUIET_SHARE:
+            disturbed += 1
+            if not disturbance.tolerant:
+                if disturbance.wait(time.monotonic() - started):
+                    continue
+                raise disturbance.inconclusive(f"other work took {100 * share:.0f} % of the cores")
+        count += 1
         for name in b1:
             block = Block((a1[name] + a2[name]) / 2, (b1[name] + b2[name]) / 2)
             found.setdefault(name, []).append(block)
         if count >= extent.min_blocks and (_is_narrow(found, extent) or time.monotonic() > ends):
             break
-    return found
+    return {name: Blocks(counted, disturbed) for name, counted in found.items()}
 
 
 def _names(found: Times) -> str:
@@ -163,10 +180,12 @@ def _is_narrow(found: Mapping[str, Sequence[Block]], extent: Extent) -> bool:
     return max(widths) < extent.narrow
 
 
-def measurements(found: Mapping[str, Sequence[Block]]) -> Iterator[Measurement]:
-    """Yield the measurement of each case."""
-    for name, measured in found.items():
+def measurements(found: Mapping[str, Blocks], tolerant: bool) -> Iterator[Measurement]:
+    """Yield the measurement of each case; `tolerant` says that disturbed blocks are among them."""
+    for name, blocks in found.items():
+        measured = blocks.counted
         speedup = speedup_of(measured, CPU_SPREAD)
+        tolerated = blocks.disturbed if tolerant else 0
         yield Measurement(
             case=name,
             split=Split.SEEN,
@@ -184,5 +203,5 @@ def measurements(found: Mapping[str, Sequence[Block]]) -> Iterator[Measurement]:
             roofline_share=None,
             warm_us=None,
             blocks=len(measured),
-            noisy=half_width(speedup) > NOISY,
+            noisy=half_width(speedup) > NOISY or tolerated > len(measured) / 2,
         )

@@ -24,6 +24,7 @@ from evaluation.repository import benchmark, submission
 from evaluation.repository.builds import Checkout, checkout, ended, log
 from evaluation.repository.task import BUILD, CORRECTNESS, SEED, RepositoryTask
 from evaluation.sandbox.features import isolation_features
+from evaluation.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.types import CompilerOutput, GateName, GateResult, Reason, Report, Verdict
 from evaluation.untrusted_text import printable
 
@@ -173,7 +174,10 @@ def _tested(built: Checkout, seed: str) -> tuple[CompilerOutput, Reason | None, 
 
 
 def _performance(trial: Trial) -> GateResult:
-    """Time both in turn, each time in new processes. Raises SubmissionError; Broken."""
+    """Time both in turn, each time in new processes.
+
+    Raises: SubmissionError; Broken; Inconclusive where other work disturbs them.
+    """
     baseline, candidate = trial.baseline(), trial.built
     assert candidate is not None, "judged before it was built"
 
@@ -191,8 +195,9 @@ def _performance(trial: Trial) -> GateResult:
             raise
 
     extent = benchmark.FINAL if trial.final else benchmark.ROUND
-    found = benchmark.blocks(of_candidate, of_baseline, extent)
-    measured = tuple(benchmark.measurements(found))
+    disturbance = Disturbance(PATIENCE_SECONDS[trial.final])
+    found = benchmark.blocks(of_candidate, of_baseline, extent, disturbance)
+    measured = tuple(benchmark.measurements(found, disturbance.tolerant))
     speed = overall(measured)
     assert speed is not None, "a benchmark has cases"
     return GateResult(

@@ -36,6 +36,41 @@ def core_times(cores: Sequence[int]) -> tuple[int, int]:
     return idle, total
 
 
+class OtherWork:
+    """The share of the cores that others take while this process and its children work.
+
+    Children count once they were waited for.
+    """
+
+    def __init__(
+        self,
+        times: Callable[[], tuple[int, int]] | None = None,
+        own_ticks: Callable[[], float] | None = None,
+    ) -> None:
+        """Begin now. `times` and `own_ticks` replace the machine's."""
+        self._times, self._own_ticks = times or own_core_times, own_ticks or _own_ticks
+        self._before = *self._times(), self._own_ticks()
+
+    def share(self) -> float:
+        """Return the share since the beginning; 0 where no tick of the clock has passed."""
+        before_idle, before_total, before_own = self._before
+        (idle, total), own = self._times(), self._own_ticks()
+        passed = total - before_total
+        others = passed - (idle - before_idle) - (own - before_own)
+        return max(0.0, others / passed) if passed else 0.0
+
+
+def own_core_times() -> tuple[int, int]:
+    """Return the ticks of `core_times` of the cores that this process may use."""
+    return core_times(sorted(os.sched_getaffinity(0)))
+
+
+def _own_ticks() -> float:
+    used = os.times()
+    seconds = used.user + used.system + used.children_user + used.children_system
+    return seconds * os.sysconf("SC_CLK_TCK")
+
+
 class Disturbance:
     """Waits of one verdict for a quiet machine, and the load that it saw meanwhile."""
 
@@ -50,7 +85,7 @@ class Disturbance:
         self.tolerant = os.environ.get(TOLERATE) == "1" if tolerant is None else tolerant
         """Whether disturbed windows count, and make a measurement noisy. Then nothing waits."""
         self.seconds_left = patience_seconds
-        self._times = times or (lambda: core_times(sorted(os.sched_getaffinity(0))))
+        self._times = times or own_core_times
         self._sleep = sleep
         self._idle = self._total = 0
         """Clock ticks of all samples."""

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from evaluation.errors import SubmissionError
+from evaluation.device_kind import CPU, GPU
+from evaluation.errors import Inconclusive, SubmissionError
 from evaluation.production import times
 from evaluation.production.limits import Ratios
 from evaluation.production.phases import Regime
 from evaluation.production.times import Engaged
 from evaluation.production.windows import Checked
+from evaluation.timing.disturbance import Disturbance
 
 
 def windows(mode: str, captured: bool = True, refusal: str = "") -> Any:
@@ -123,3 +125,14 @@ def test_module_is_measured_again_where_its_model_does_not_run_in_its_regime(
         "prefill": Regime.GRAPH,
         "decode": Regime.EAGER,
     }
+
+
+def test_models_are_measured_on_an_idle_processor_alone() -> None:
+    def busy(tolerant: bool) -> Disturbance:
+        ticks = iter(range(100))
+        return Disturbance(1.0, lambda: (0, next(ticks)), lambda seconds: None, tolerant)
+
+    with pytest.raises(Inconclusive, match="processor busy 100 % of the time"):
+        times._wait_until_quiet(CPU, busy(tolerant=False))
+    times._wait_until_quiet(CPU, busy(tolerant=True))
+    times._wait_until_quiet(GPU, busy(tolerant=False))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from evaluation.errors import Broken
+from evaluation.errors import Broken, Inconclusive
 from evaluation.repository import benchmark
 from evaluation.repository.judge import judge
 from evaluation.repository.task import RepositoryTask, load
+from evaluation.timing.disturbance import Disturbance
+from evaluation.timing.estimates import Blocks
 from evaluation.types import GateName, Reason, Report, Verdict
 from tests.evaluation.repository.conftest import write
 
@@ -242,18 +246,71 @@ def test_both_commands_get_the_seed_of_the_verdict(tmp_path: Path, cache: Path) 
     assert report.seen.speedup == pytest.approx(1)
 
 
+class Others:
+    """Other work that takes these shares of the cores, block by block, and then none."""
+
+    def __init__(self, *shares: float) -> None:
+        self.shares = list(shares)
+
+    def share(self) -> float:
+        return self.shares.pop(0) if self.shares else 0.0
+
+
+def measured(
+    candidate: Callable[[], benchmark.Times],
+    extent: benchmark.Extent,
+    *shares: float,
+    quiet: bool = True,
+    tolerant: bool = False,
+) -> dict[str, Blocks]:
+    """Measure against a baseline of 20 us on a machine that is `quiet` between blocks, or never."""
+    ticks = itertools.count(step=1)
+    disturbance = Disturbance(
+        3.0, lambda: (next(ticks) if quiet else 0, next(ticks) + 1), lambda seconds: None, tolerant
+    )
+    others = Others(*shares)
+    return benchmark.blocks(
+        candidate, lambda: {"one": 20.0}, extent, disturbance, cast(Any, lambda: others)
+    )
+
+
 def test_measuring_ends_when_intervals_are_narrow_or_with_the_last_block() -> None:
     extent = benchmark.Extent(2, 5, 0.05, 60.0)
-    steady = benchmark.blocks(lambda: {"one": 10.0}, lambda: {"one": 20.0}, extent)
-    assert len(steady["one"]) == 2
+    assert len(measured(lambda: {"one": 10.0}, extent)["one"].counted) == 2
     slower = itertools.count(1)
-    drifting = benchmark.blocks(lambda: {"one": 10.0 * next(slower)}, lambda: {"one": 20.0}, extent)
-    assert len(drifting["one"]) == 5
+    drifting = measured(lambda: {"one": 10.0 * next(slower)}, extent)
+    assert len(drifting["one"].counted) == 5
+
+
+def test_block_beside_other_work_is_left_out_and_measured_again() -> None:
+    times = itertools.chain((90.0, 90.0), itertools.repeat(10.0))
+    found = measured(lambda: {"one": next(times)}, benchmark.Extent(2, 5, 0.05, 60.0), 0.5)
+    assert [block.candidate for block in found["one"].counted] == [10.0, 10.0]
+    assert found["one"].disturbed == 1
+    (measurement,) = benchmark.measurements(found, tolerant=False)
+    assert not measurement.noisy
+
+
+def test_machine_that_stays_busy_is_inconclusive() -> None:
+    extent = benchmark.Extent(2, 5, 0.05, 60.0)
+    with pytest.raises(Inconclusive, match="other work took 50 % of the cores"):
+        measured(lambda: {"one": 10.0}, extent, 0.5, quiet=False)
+
+
+def test_times_beside_tolerated_work_are_noisy() -> None:
+    extent = benchmark.Extent(2, 2, 0.05, 60.0)
+    found = measured(lambda: {"one": 10.0}, extent, 0.5, 0.5, tolerant=True)
+    assert len(found["one"].counted) == 2
+    (measurement,) = benchmark.measurements(found, tolerant=True)
+    assert measurement.noisy
 
 
 def test_baseline_with_other_cases_each_time_is_broken() -> None:
     names = itertools.count()
     with pytest.raises(Broken, match="other cases each time"):
         benchmark.blocks(
-            lambda: {"0": 1.0}, lambda: {str(next(names)): 1.0}, benchmark.Extent(1, 1, 1.0, 1.0)
+            lambda: {"0": 1.0},
+            lambda: {str(next(names)): 1.0},
+            benchmark.Extent(1, 1, 1.0, 1.0),
+            Disturbance(0.0),
         )

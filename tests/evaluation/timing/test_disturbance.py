@@ -11,6 +11,7 @@ from evaluation.timing.disturbance import (
     QUIET_SAMPLES,
     SAMPLE_SECONDS,
     Disturbance,
+    OtherWork,
     core_times,
 )
 
@@ -81,3 +82,9 @@ def test_core_times_of_this_machine_grow() -> None:
     before = core_times(cores)
     while core_times(cores)[1] == before[1]:
         pass  # until the next clock tick
+
+
+def test_other_work_is_what_is_neither_idle_nor_own() -> None:
+    times, own = iter([(10, 100), (60, 200)]), iter([5.0, 25.0])
+    others = OtherWork(lambda: next(times), lambda: next(own))
+    assert others.share() == pytest.approx(0.3)
