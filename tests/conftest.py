@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -41,8 +42,10 @@ evaluation/hostile/test_hostile.py
 """Files whose tests are shared among workers: these have nothing in common that takes long."""
 
 ENVIRONMENT = pytest.StashKey[dict[str, str]]()
-OF_SESSION = {"PYTEST_CURRENT_TEST", "DJANGO_ALLOW_ASYNC_UNSAFE"}
-"""Variables that pytest, or a fixture of the whole session, sets between tests."""
+NOT_OF_TESTS = re.compile(
+    "PYTEST_CURRENT_TEST|DJANGO_ALLOW_ASYNC_UNSAFE|TORCHINDUCTOR_|TRITON_|CUBLAS_|KMP_|CUDA_HOME"
+)
+"""Variables that pytest, a fixture of the whole session, or PyTorch at its first use sets."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -110,7 +113,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 
 def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in OF_SESSION}
+    return {name: value for name, value in os.environ.items() if not NOT_OF_TESTS.match(name)}
 
 
 class FilesAndTests(LoadScopeScheduling):

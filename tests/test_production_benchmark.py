@@ -20,7 +20,7 @@ from evaluation.types import GateName, GateResult, Reason, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = json.loads((ROOT / "benchmarks/results/production-gpu.json").read_text())
-DOCUMENT = (ROOT / "docs/production.md").read_text()
+DOCUMENT = (ROOT / "benchmarks/results/production.md").read_text()
 
 
 CANDIDATES = {"triton": "in Triton", "compile": "`torch.compile`"}

@@ -131,7 +131,7 @@ def test_probe_rebuilds_the_modules_of_every_task() -> None:
 
 def test_table_of_the_paper_is_complete() -> None:
     """The page lists every architecture of FastKernels with its place here."""
-    page = (ROOT / "docs/production.md").read_text()
+    page = (ROOT / "tasks/production/README.md").read_text()
     rows = re.findall(r"^\| ([^|]+) \| (same|stand-in|missing) \| ([^|]+) \|", page, re.MULTILINE)
     assert len(rows) == 47
     counts = Counter(place for _, place, _ in rows)
