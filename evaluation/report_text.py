@@ -106,7 +106,9 @@ def report(result: Report) -> str:
     rows = [("seen", interval(result.seen)), ("unseen", interval(result.unseen))]
     if result.roofline_share is not None:
         rows.append(("roofline", f"{result.roofline_share:.0%} of this device's measured peak"))
-    rows += [("AgentKernelArena score", f"{result.aka_score:.0f}"), ("seconds", seconds)]
+    if result.aka_score is not None:
+        rows.append(("AgentKernelArena score", f"{result.aka_score:.0f}"))
+    rows.append(("seconds", seconds))
     reason = f" ({result.reason})" if result.reason else ""
     return f"\n{result.task}: {result.verdict}{reason}\n{table(rows)}"
 

@@ -289,7 +289,8 @@ class Report:
     unseen: Interval | None
     roofline_share: float | None
     noisy: bool
-    aka_score: float
+    aka_score: float | None
+    """AgentKernelArena's score; None for a module of a live model, which it does not rate."""
     fingerprint: Mapping[str, Any]
     seconds: Mapping[str, float]
 

@@ -463,7 +463,7 @@ def _report(
         unseen=Interval(**deployed) if deployed and final else None,
         roofline_share=None,
         noisy=bool(detail.get("noisy")),
-        aka_score=0.0,
+        aka_score=None,
         fingerprint=fingerprint(architecture, device),
         seconds=seconds,
     )
