@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -40,12 +39,6 @@ ONE_BY_ONE = """
 evaluation/hostile/test_hostile.py
 """.split()
 """Files whose tests are shared among workers: these have nothing in common that takes long."""
-
-ENVIRONMENT = pytest.StashKey[dict[str, str]]()
-NOT_OF_TESTS = re.compile(
-    "PYTEST_CURRENT_TEST|DJANGO_ALLOW_ASYNC_UNSAFE|TORCHINDUCTOR_|TRITON_|CUBLAS_|KMP_|CUDA_HOME"
-)
-"""Variables that pytest, a fixture of the whole session, or PyTorch at its first use sets."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -91,29 +84,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     rank = {HERE / name: index for index, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    item.stash[ENVIRONMENT] = _environment()
-    yield
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Fail a test that leaves a variable changed, which later tests would start with."""
-    yield
-    before, after = item.stash[ENVIRONMENT], _environment()
-    if before != after:
-        os.environ.update(before)
-        for name in after.keys() - before.keys():
-            del os.environ[name]
-        changed = sorted({name for name, _ in before.items() ^ after.items()})
-        pytest.fail(f"the test left the environment changed: {', '.join(changed)}")
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not NOT_OF_TESTS.match(name)}
 
 
 class FilesAndTests(LoadScopeScheduling):

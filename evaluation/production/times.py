@@ -116,9 +116,9 @@ def measured_times(trial: Trial) -> GateResult:
     disturbance = Disturbance(PATIENCE_SECONDS[True])
     phases = {}
     for phase in trial.architecture.phases:
-        _wait_until_quiet(session.kind, disturbance)
+        wait_until_quiet(session.kind, disturbance)
         phases[phase] = _measured_phase(trial, phase, limits)
-    _wait_until_quiet(session.kind, disturbance)
+    wait_until_quiet(session.kind, disturbance)
     found = {phase: each.regimes for phase, each in phases.items()}
     best = {phase: each.best for phase, each in phases.items()}
     chosen = {phase: each.chosen for phase, each in phases.items()}
@@ -189,7 +189,7 @@ def measured_times(trial: Trial) -> GateResult:
     return result
 
 
-def _wait_until_quiet(kind: str, disturbance: Disturbance) -> None:
+def wait_until_quiet(kind: str, disturbance: Disturbance) -> None:
     """Wait until other work leaves a processor idle. Raises Inconclusive where it does not."""
     if kind == CPU and not disturbance.tolerant and not disturbance.wait():
         raise disturbance.inconclusive("models are measured on an idle machine")

@@ -133,6 +133,6 @@ def test_models_are_measured_on_an_idle_processor_alone() -> None:
         return Disturbance(1.0, lambda: (0, next(ticks)), lambda seconds: None, tolerant)
 
     with pytest.raises(Inconclusive, match="processor busy 100 % of the time"):
-        times._wait_until_quiet(CPU, busy(tolerant=False))
-    times._wait_until_quiet(CPU, busy(tolerant=True))
-    times._wait_until_quiet(GPU, busy(tolerant=False))
+        times.wait_until_quiet(CPU, busy(tolerant=False))
+    times.wait_until_quiet(CPU, busy(tolerant=True))
+    times.wait_until_quiet(GPU, busy(tolerant=False))
