@@ -22,7 +22,6 @@ from evaluation.device_kind import GPU, candidate_cores
 from evaluation.devices import detect
 from evaluation.devices.device import Device
 from evaluation.errors import Broken
-from evaluation.intervals import half_width
 from evaluation.memory.cuda_ipc import DeviceMemory
 from evaluation.memory.host import HostMemory
 from evaluation.memory.ring import BufferRing, ring_slots, slot_bytes
@@ -232,10 +231,8 @@ class MeasurementSession:
                     eager = candidate.eager() if captured and plan.every_regime else None
             if enough:
                 break
-            if not self.disturbance.wait(time.perf_counter() - started):
-                raise self.disturbance.inconclusive(found.text)
+            self.disturbance.require_quiet(found.text, time.perf_counter() - started)
         blocks = [Block(block.candidate + hidden, block.baseline) for block in found.counted]
-        tolerated = found.disturbed if self.disturbance.tolerant else 0
         self.measured_cases[case.name] = case
         self.baseline_ns[case.name] = [block.baseline for block in blocks]
         interval = estimates.speedup_of(blocks, plan.spread)
@@ -264,7 +261,7 @@ class MeasurementSession:
             roofline_share=floor / candidate_ns,
             warm_us=warm and warm / 1e3,
             blocks=len(blocks),
-            noisy=half_width(interval) > estimates.NOISY or tolerated > len(blocks) / 2,
+            noisy=found.is_noisy(interval, self.disturbance.tolerant),
             eager_us=eager and eager / 1e3,
             captured=captured if self.task.kind == GPU else None,
         )

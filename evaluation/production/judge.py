@@ -43,6 +43,7 @@ from evaluation.production.phases import Extent, Regime
 from evaluation.production.trial import Trial
 from evaluation.sandbox import untrusted_files
 from evaluation.sandbox.features import isolates_ranks, isolation_features
+from evaluation.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.types import CompilerOutput, GateName, GateResult, Interval, Reason, Report, Verdict
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ def judge(
             tasks = [part.task for part in parts]
             session = stack.enter_context(LiveSession(architecture, tasks, kind, server, cache))
             session.built = built
-            trial = Trial(architecture, session, measured)
+            disturbance = Disturbance(PATIENCE_SECONDS[final])
+            trial = Trial(architecture, session, measured, disturbance)
             return _attributing(trial, lambda trial: _loaded(trial, outputs))
 
         def step(run: Callable[[Trial], GateResult]) -> Callable[[], GateResult]:

@@ -24,7 +24,7 @@ from evaluation.production.phases import DECODED_TOKENS, Regime
 from evaluation.production.windows import ModelWindows, ModuleTiming, Timing
 from evaluation.sandbox import procfs
 from evaluation.tasks.input_families import dtype_name
-from evaluation.timing.disturbance import PATIENCE_SECONDS, Disturbance
+from evaluation.timing.disturbance import Disturbance
 from evaluation.timing.estimates import NOISY
 from evaluation.types import (
     GateName,
@@ -113,12 +113,11 @@ def measured_times(trial: Trial) -> GateResult:
         }
         for task in session.tasks
     }
-    disturbance = Disturbance(PATIENCE_SECONDS[True])
     phases = {}
     for phase in trial.architecture.phases:
-        wait_until_quiet(session.kind, disturbance)
+        wait_until_quiet(session.kind, trial.disturbance)
         phases[phase] = _measured_phase(trial, phase, limits)
-    wait_until_quiet(session.kind, disturbance)
+    wait_until_quiet(session.kind, trial.disturbance)
     found = {phase: each.regimes for phase, each in phases.items()}
     best = {phase: each.best for phase, each in phases.items()}
     chosen = {phase: each.chosen for phase, each in phases.items()}
@@ -191,8 +190,8 @@ def measured_times(trial: Trial) -> GateResult:
 
 def wait_until_quiet(kind: str, disturbance: Disturbance) -> None:
     """Wait until other work leaves a processor idle. Raises Inconclusive where it does not."""
-    if kind == CPU and not disturbance.tolerant and not disturbance.wait():
-        raise disturbance.inconclusive("models are measured on an idle machine")
+    if kind == CPU and not disturbance.tolerant:
+        disturbance.require_quiet("models are measured on an idle machine")
 
 
 def _check_budget(

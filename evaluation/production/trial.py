@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from evaluation.production.architectures import Architecture
 from evaluation.production.phases import Extent
+from evaluation.timing.disturbance import Disturbance
 
 if TYPE_CHECKING:
     from evaluation.production.session import LiveSession
@@ -19,3 +20,4 @@ class Trial:
     architecture: Architecture
     session: LiveSession
     extent: Extent
+    disturbance: Disturbance

@@ -23,7 +23,7 @@ from evaluation.repository.builds import Checkout, ended
 from evaluation.repository.task import BENCHMARK, NONCE, SEED
 from evaluation.sandbox.launch import Completed
 from evaluation.timing.disturbance import QUIET_SHARE, Disturbance, OtherWork
-from evaluation.timing.estimates import NOISY, Block, Blocks, speedup_of
+from evaluation.timing.estimates import Block, Blocks, speedup_of
 from evaluation.timing.plan import CPU_SPREAD
 from evaluation.types import Measurement, Reason, Split
 
@@ -159,9 +159,9 @@ def blocks(
         if (share := others.share()) > QUIET_SHARE:
             disturbed += 1
             if not disturbance.tolerant:
-                if disturbance.wait(time.monotonic() - started):
-                    continue
-                raise disturbance.inconclusive(f"other work took {100 * share:.0f} % of the cores")
+                seen = f"other work took {100 * share:.0f} % of the cores"
+                disturbance.require_quiet(seen, time.monotonic() - started)
+                continue
         count += 1
         for name in b1:
             block = Block((a1[name] + a2[name]) / 2, (b1[name] + b2[name]) / 2)
@@ -185,7 +185,6 @@ def measurements(found: Mapping[str, Blocks], tolerant: bool) -> Iterator[Measur
     for name, blocks in found.items():
         measured = blocks.counted
         speedup = speedup_of(measured, CPU_SPREAD)
-        tolerated = blocks.disturbed if tolerant else 0
         yield Measurement(
             case=name,
             split=Split.SEEN,
@@ -203,5 +202,5 @@ def measurements(found: Mapping[str, Blocks], tolerant: bool) -> Iterator[Measur
             roofline_share=None,
             warm_us=None,
             blocks=len(measured),
-            noisy=half_width(speedup) > NOISY or tolerated > len(measured) / 2,
+            noisy=blocks.is_noisy(speedup, tolerant),
         )

@@ -115,6 +115,11 @@ class Disturbance:
             quiet = quiet + 1 if total and 1 - idle / total <= QUIET_SHARE else 0
         return True
 
+    def require_quiet(self, what: str, spent: float = 0.0) -> None:
+        """Wait as `wait` does. Raises Inconclusive, with `what`, where the time is over."""
+        if not self.wait(spent):
+            raise self.inconclusive(what)
+
     def inconclusive(self, what: str) -> Inconclusive:
         """Return the error of a verdict that cannot be measured now."""
         load = self.load

@@ -66,6 +66,14 @@ class Blocks:
     counted: Sequence[Block]
     disturbed: int = 0
 
+    def is_noisy(self, speedup: Interval, tolerant: bool) -> bool:
+        """Return whether a speedup is to be marked as noisy.
+
+        It is where its interval is wide, or where most blocks are disturbed ones, tolerated.
+        """
+        tolerated = self.disturbed if tolerant else 0
+        return half_width(speedup) > NOISY or tolerated > len(self.counted) / 2
+
     @property
     def text(self) -> str:
         """Return a sentence part on the disturbed blocks."""

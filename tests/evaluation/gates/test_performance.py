@@ -82,7 +82,7 @@ def test_hidden_case_too_fast_twice_is_disputed_without_its_name(
     assert not [case.name for case in trial.task.cases(Split.UNSEEN) if case.name in result.message]
 
 
-def test_mean_is_noisy_where_its_interval_is_wide_or_most_cases_are(trial: Trial) -> None:
+def test_mean_of_a_wide_interval_or_noisy_cases_is_noisy(trial: Trial) -> None:
     (case, *_) = trial.task.cases(Split.SEEN)
 
     def of(low: float, high: float, noisy: bool) -> Measurement:

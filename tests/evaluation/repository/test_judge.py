@@ -264,7 +264,7 @@ def measured(
     tolerant: bool = False,
 ) -> dict[str, Blocks]:
     """Measure against a baseline of 20 us on a machine that is `quiet` between blocks, or never."""
-    ticks = itertools.count(step=1)
+    ticks = itertools.count()
     disturbance = Disturbance(
         3.0, lambda: (next(ticks) if quiet else 0, next(ticks) + 1), lambda seconds: None, tolerant
     )
