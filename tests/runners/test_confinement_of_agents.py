@@ -235,12 +235,16 @@ sleeping = b"sleep" + bytes([0]) + b"1000"
 print("visible", [pid for pid in os.listdir("/proc") if pid.isdigit() and
     sleeping in open(f"/proc/{pid}/cmdline", "rb").read()])
 """
-    pids = [
-        process.pid
-        for process in psutil.process_iter()
-        if "sleep" in process.name() and "1000" in " ".join(process.cmdline())
-    ]
-    assert pids
+
+    def sleeping() -> list[int]:
+        return [
+            process.pid
+            for process in psutil.process_iter(["name", "cmdline"])
+            if "sleep" in process.info["name"] and "1000" in (process.info["cmdline"] or ())
+        ]
+
+    arena.wait_until(lambda: bool(sleeping()), 30)  # the call shows before its process runs
+    pids = sleeping()
     step = probe(program, OTHER=str(other), TARGET=TARGET, PIDS=pids)
     second = arena.run([step], **MODEL)
     arena.ended(second)
