@@ -84,7 +84,8 @@ class Lines:
 class Child:
     """A command under a subreaper, in a session of its own; `on_lines` gets its stdout.
 
-    `stdin` is its whole input; with None it is asked later. `on_lines` is called by whoever
+    `stdin` is its whole input; with None it is asked later. When it is to end, it has
+    `grace_seconds` to do so by itself. `on_lines` is called by whoever
     drains, one caller at a time. It raises OverflowError to end the child; any other exception also
     ends it, and reaches the caller of `follow`.
     """
@@ -99,8 +100,10 @@ class Child:
         env: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
         line_bytes: int = LINE_BYTES,
+        grace_seconds: float = 0,
     ) -> None:
         self.on_lines = on_lines
+        self._grace_seconds = grace_seconds
         self._lines = Lines(line_bytes)
         self._stderr = b""
         self._draining = threading.RLock()
@@ -112,7 +115,7 @@ class Child:
             given.write((stdin or "").encode())
             given.seek(0)
             self._process = subprocess.Popen(
-                under_subreaper(command),
+                under_subreaper(command, grace_seconds),
                 stdin=subprocess.PIPE if stdin is None else given,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -231,7 +234,7 @@ class Child:
         """End the child and all its descendants; nothing happens if it has ended."""
         self._process.terminate()  # the subreaper, which ends all descendants
         try:
-            self._process.wait(GRACE_SECONDS)
+            self._process.wait(GRACE_SECONDS + self._grace_seconds)
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()

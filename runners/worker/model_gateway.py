@@ -47,6 +47,8 @@ CALL_FIELDS = (
     "provider", "wire", "model", "requested_model", "status", "usage", "cost_usd", "latency_ms",
     "first_byte_ms", "stop_reason", "retries", "replayed", "error", "estimated",
 )  # fmt: skip
+REPORT_SECONDS = 5.0
+"""Time for the process to report the calls in flight when it is to end."""
 CONTEXT_SUFFIX = re.compile(r"\[\d+m\]$", re.IGNORECASE)
 BUDGETS = {"tokens": "max_tokens", "usd": "max_usd", "turns": "max_calls"}
 """Settings of the gateway by the name of a budget."""
@@ -135,6 +137,7 @@ class ModelGateway:
                     cwd=settings.BASE_DIR,
                     env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
                     pass_fds=(ours.fileno(),),
+                    grace_seconds=REPORT_SECONDS,
                 )
             thread = threading.Thread(target=self._follow, name=f"gateway of {self._run.pk}")
             thread.start()

@@ -306,3 +306,18 @@ def test_continued_run_replays_the_recording_and_a_chain_loses_nothing(
     assert [call["replayed"] for call in calls] == replayed
     assert [call["cost_usd"] > 0 for call in calls] == [not call for call in replayed]
     assert len(recording.read_bytes().splitlines()) == 3
+
+
+def test_call_in_flight_at_the_end_is_reported_with_its_upper_bound(home: Path) -> None:
+    """An agent that is ended while its model writes, as at the end of its time."""
+    with provider(home, Turn("A text of several pieces. " * 20, seconds=600)) as server:
+        attempt = Attempt(home)
+        with attempt.agent() as process:
+            assert process.stdout
+            while "content_block_delta" not in process.stdout.readline():
+                pass
+            process.kill()
+        assert server.requests == 1 and processes_of_gateway() == []
+    (call,) = attempt.of("model_call")
+    assert call["estimated"] and call["usage"]["output_tokens"] > 0 and call["cost_usd"] > 0
+    assert attempt.failures == []
