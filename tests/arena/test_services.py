@@ -197,6 +197,17 @@ def test_finish_run_second_end_is_refused(start):
     assert states(run) == ["queued", "running", "failed"]
 
 
+def test_finish_run_reason_with_a_secret_is_redacted(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    secret = "sk-canary0123456789abcdef"
+    reason = f"The provider said: Authorization: Bearer {secret}."
+    assert services.finish_run(run.pk, LEASE, "broken", reason, "user")
+    run.refresh_from_db()
+    bodies = str(list(Event.objects.filter(run=run).values_list("body", flat=True)))
+    assert "[redacted]" in run.reason and secret not in run.reason + bodies
+
+
 def test_finish_run_sums_cost_and_tokens_of_messages(start):
     run = start()
     services.claim_run(run.pk, LEASE)

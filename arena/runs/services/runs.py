@@ -44,6 +44,7 @@ from arena.runs.states import (
     Visibility,
 )
 from arena.runs.trace.recording import note
+from arena.runs.trace.redaction import clean
 
 _START_A_WORKER = "Start a worker: it registers what it finds."
 BUDGET = {"rounds": 12, "seconds": 300}
@@ -195,6 +196,7 @@ def end_run(
     """End a run that meets `condition`, once, and its open evaluations."""
     if status in RUN_ACTIVE:
         raise ValueError(f"{status!r} is not an end")
+    reason = clean(reason)
     now = timezone.now()
     with transaction.atomic():
         spent = spending(run_id)
