@@ -7,16 +7,19 @@ import contextlib
 import copy
 import json
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
 from runners.gateway.budget import usage_bound
-from runners.gateway.forwarding import state_problem
+from runners.gateway.forwarding import problem
 from runners.gateway.traffic import Exchange
 from runners.gateway.wire import AnswerReader, Endpoint, Reading, Usage, WireFormat
 
 HUNG_UP = "the agent hung up"
 """Error of a call whose agent did not wait for the answer."""
+MALFORMED = "the answer is not what its format says"
+"""Error of a call whose answer cannot be read."""
 MAX_NAME = 200
 """Characters of a refused model's name in its error."""
 UNFINISHED = frozenset({"", "in_progress"})
@@ -129,6 +132,8 @@ class Call:
         if self.left.is_set():
             return
         self.left.set()
+        if self.reader and self.reader.malformed:  # it may have left because of that
+            self.error = self.error or MALFORMED
         so_far = copy.copy(self.reader).end() if self.reader else Reading()
         if so_far.stop_reason in UNFINISHED:
             self.error = self.error or HUNG_UP
@@ -137,7 +142,7 @@ class Call:
     def has_usage(self) -> bool:
         """True once the usage of the whole answer is known."""
         reading = self.reader.reading if self.reader else Reading()
-        return reading.usage is not None and reading.stop_reason not in UNFINISHED
+        return reading.names_usage and reading.stop_reason not in UNFINISHED
 
     @property
     def estimated(self) -> bool:
@@ -145,7 +150,7 @@ class Call:
         if self.has_usage:
             return False
         if self.status == 200:
-            return self.unread or self.reader is None or self.reader.reading.usage is None
+            return self.unread or self.reader is None or not self.reader.reading.names_usage
         return self.status == 0 and self.unread and self.left.is_set()
 
     def reading(self) -> Reading:
@@ -154,7 +159,11 @@ class Call:
         if not self.estimated:
             return reading
         bound = self.asked.bound
-        usage = replace(reading.usage or bound, output_tokens=bound.output_tokens)
+        read = reading.usage or bound
+        usage = replace(
+            read if read.input_tokens else bound,
+            output_tokens=max(read.output_tokens, bound.output_tokens),
+        )
         return replace(reading, usage=usage)
 
     def reported(self, reading: Reading, cost_usd: float | None) -> ModelCall:
@@ -188,7 +197,9 @@ class Call:
         )
 
 
-def parse_request(wire: WireFormat, path: str, body: bytes) -> Asked:
+def parse_request(
+    wire: WireFormat, path: str, body: bytes, provider_tools: Collection[str] = ()
+) -> Asked:
     """Return what a request asks for; a stream of Chat Completions is made to tell its usage.
 
     A body with a name twice is as one that is not JSON: readers differ in which they take.
@@ -207,7 +218,7 @@ def parse_request(wire: WireFormat, path: str, body: bytes) -> Asked:
         data["stream_options"]["include_usage"] = True
         body = json.dumps(data).encode()
     bound = usage_bound(wire, data, len(body))
-    return Asked("POST", path, model, tuple(others), body, bound, state_problem(data))
+    return Asked("POST", path, model, tuple(others), body, bound, problem(data, provider_tools))
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

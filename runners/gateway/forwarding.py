@@ -1,16 +1,20 @@
 """Parts of a request that reach the provider: few headers and query parameters, no state.
 
+No other model may answer, and the provider runs no tools.
+
 What is left out could hide the usage of a call, name another account, or let an answer outlive the
 call that pays for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from runners.gateway.wire import WireFormat
 
+MAX_NAME = 200
+"""Characters of a refused tool's name in its error."""
 HEADERS = ("accept", "anthropic-version", "content-type", "user-agent")
 BETA = "anthropic-beta"
 BETAS = (
@@ -25,6 +29,27 @@ QUERY = {"alt": ("sse", "json"), "beta": ("true",)}
 """Parameters by name, with the values that they may have."""
 STATEFUL = ("background", "cachedContent", "cached_content", "conversation", "previous_response_id")
 """Fields of a request that use or leave what the provider keeps outside the call."""
+ROUTING = frozenset(
+    "api_base api_key base_url content_policy_fallbacks context_window_fallbacks"
+    " custom_llm_provider extra_body fallbacks mock_response mock_testing_fallbacks model_list"
+    " provider route router_settings_override".split()
+)
+"""Fields with which a proxy lets another model, server or account answer."""
+PROVIDER_FIELDS = frozenset(
+    "enable_search mcp_servers plugins search_parameters web_search_options".split()
+)
+"""Fields that give the model a tool which the provider runs."""
+CLIENT_TOOLS = frozenset(
+    "apply_patch custom function local_shell namespace shell tool_search".split()
+)
+"""Types of tools that the agent runs itself; a namespace holds others."""
+CLIENT_TOOLS_OF_MESSAGES = ("bash_", "computer_", "memory_", "text_editor_", "tool_search_tool_")
+"""Beginnings of versioned types that the agent runs, or that have neither network nor fee."""
+GOOGLE_TOOLS = frozenset(
+    "codeexecution computeruse enterprisewebsearch filesearch googlemaps googlesearch"
+    " googlesearchretrieval mcpservers retrieval urlcontext".split()
+)
+"""Fields of a tool with which Google's models run one, in lower case without underscores."""
 
 
 def headers(given: Mapping[str, str], wire: WireFormat, key: str) -> dict[str, str]:
@@ -43,7 +68,63 @@ def query(given: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in given.items() if value in QUERY.get(name, ())}
 
 
-def state_problem(data: Any) -> str:
+def problem(data: Any, provider_tools: Collection[str] = ()) -> str:
+    """Return why a request's body may not be sent; empty if it may.
+
+    `provider_tools` are the tools run by the provider that are allowed all the same.
+    """
+    return _state_problem(data) or _routing_problem(data) or _tool_problem(data, provider_tools)
+
+
+def _routing_problem(data: Any) -> str:
+    fields = data if isinstance(data, dict) else {}
+    used = [name for name, value in fields.items() if name.lower() in ROUTING and value]
+    if used:
+        return f"{used[0]!r} is not allowed: no other model, server or account may answer"
+    if fields.get("service_tier") == "priority":
+        return "the service tier 'priority' is not allowed: its price is not in the run's cost"
+    return ""
+
+
+def _tool_problem(data: Any, allowed: Collection[str]) -> str:
+    """Return why the tools of a request are not allowed: an agent has no network."""
+    used = next((name for name in _provider_tools(data) if name not in allowed), None)
+    if used is None:
+        return ""
+    return (
+        f"the tool {used[:MAX_NAME]!r} is not allowed: the provider runs it, an agent has no"
+        " network, and its fee is not in the run's cost"
+    )
+
+
+def _provider_tools(data: Any) -> Iterator[str]:
+    """Yield the tools of a request that its provider runs."""
+    if not isinstance(data, dict):
+        return
+    for name, value in data.items():
+        if name.lower() in PROVIDER_FIELDS and value not in (None, False, []):
+            yield name
+        if name.lower() == "tools":
+            for tool in value if isinstance(value, list) else [value]:
+                if isinstance(tool, dict):
+                    yield from _run_by_provider(tool)
+
+
+def _run_by_provider(tool: Mapping[str, Any]) -> Iterator[str]:
+    kind = tool.get("type")
+    if kind == "namespace":
+        yield from _provider_tools({"tools": tool.get("tools")})
+    elif kind is not None and not (
+        isinstance(kind, str)
+        and (kind in CLIENT_TOOLS or kind.startswith(CLIENT_TOOLS_OF_MESSAGES))
+    ):
+        yield str(kind)
+    yield from (name for name in tool if name.lower().replace("_", "") in GOOGLE_TOOLS)
+    if "server_url" in tool or "connector_id" in tool:
+        yield "mcp"
+
+
+def _state_problem(data: Any) -> str:
     """Return why a request's body may not be sent; empty if it keeps nothing at the provider."""
     if not isinstance(data, dict):
         return ""

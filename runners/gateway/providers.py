@@ -51,6 +51,8 @@ class Provider(BaseModel):
     requests_per_minute: float = Field(default=0, ge=0)
     """0 for no limit."""
     prices: Mapping[str, Price] = {}
+    tools: tuple[str, ...] = ()
+    """Tools that the provider runs and that a request may have all the same."""
 
     @field_validator("wires")
     @classmethod
@@ -83,6 +85,11 @@ class Provider(BaseModel):
             if fnmatch.fnmatchcase(model, pattern):
                 return price.cost_usd(usage)
         return _published_cost(self.base_url, model, usage)
+
+    def call_cost_usd(self, asked: str, answered: str, usage: Usage) -> float | None:
+        """Return the cost of a call by the model that answered, or else by the requested one."""
+        costs = (self.cost_usd(name, usage) for name in (answered, asked) if name)
+        return next((cost for cost in costs if cost is not None), None)
 
 
 def _published_cost(base_url: str, model: str, usage: Usage) -> float | None:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import random
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,6 +26,7 @@ from runners.gateway import forwarding
 from runners.gateway.budget import Amount, Budget
 from runners.gateway.call import (
     HUNG_UP,
+    MALFORMED,
     UNFINISHED,
     AgentLeft,
     Asked,
@@ -36,6 +36,7 @@ from runners.gateway.call import (
     parse_request,
 )
 from runners.gateway.clock import Clock, RateLimit
+from runners.gateway.key import Key, has_token
 from runners.gateway.providers import Provider
 from runners.gateway.traffic import Exchange, Replay, TrafficWriter
 from runners.gateway.waiting import WaitingCalls
@@ -108,8 +109,9 @@ class Gateway:
         self._clock = clock or Clock()
         self.budget = Budget(Amount(settings.max_tokens, settings.max_usd, settings.max_calls))
         self._provider, self._key, self._settings = provider, key, settings
+        self._secret = Key(key)
         self._wires = [FORMATS[name] for name in provider.wires]
-        self._report, self._replay, self._live, self._writer = report, replay, live, writer
+        self._reports, self._replay, self._live, self._writer = report, replay, live, writer
         host = urlsplit(provider.base_url).hostname or ""
         self._remote = not (host == "localhost" or host.startswith("127."))
         """Whether a proxy of the environment applies."""
@@ -162,7 +164,7 @@ class Gateway:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         found = ((wire, wire.endpoint(request.method, request.path)) for wire in self._wires)
         wire, endpoint = next((each for each in found if each[1]), (self._wires[0], None))
-        if not self._has_token(request):
+        if not has_token(request, self._settings.token):
             return _refusal(wire, 401, "authentication_error", "the run's token is wrong")
         if endpoint is None:
             text = (
@@ -173,7 +175,7 @@ class Gateway:
         body = await request.read()
         if not endpoint.runs_model:
             return await self._pass_free(request, wire, endpoint, body)
-        asked = parse_request(wire, request.path, body)
+        asked = parse_request(wire, request.path, body, self._provider.tools)
         if problem := asked.model_problem(self._settings.model):
             self._report_refused(problem)
             return _refusal(wire, 403, "permission_error", problem)
@@ -190,12 +192,8 @@ class Gateway:
         call = Call(self._provider.name, wire, endpoint, asked, keep=self._writer is not None)
         return await self._call_model(request, call)
 
-    def _has_token(self, request: web.Request) -> bool:
-        given = [request.headers.get(name, "") for name in ("x-api-key", "x-goog-api-key")]
-        given.append(request.headers.get("authorization", "").removeprefix("Bearer "))
-        given.append(request.query.get("key", ""))
-        token = self._settings.token.encode()
-        return any(hmac.compare_digest(each.encode(), token) for each in given)
+    def _report(self, kind: str, facts: Mapping[str, Any]) -> None:
+        self._reports(kind, self._secret.strike_all(facts))
 
     def _report_refused(self, text: str) -> None:
         """Report a refusal, each text once."""
@@ -227,12 +225,13 @@ class Gateway:
             return _refusal(wire, 404, "not_found_error", "a replay has no network")
         try:
             async with self._send(request, wire, endpoint, body) as answer:
-                content = await answer.read()
+                content = self._secret.strike_bytes(await answer.read())
                 return web.Response(
                     status=answer.status, body=content, content_type=answer.content_type
                 )
         except (aiohttp.ClientError, TimeoutError) as error:
-            return _refusal(wire, 502, "api_error", f"{self._provider.name}: {_text(error)}")
+            text = self._secret.strike(f"{self._provider.name}: {_text(error)}")
+            return _refusal(wire, 502, "api_error", text)
 
     async def _call_model(self, request: web.Request, call: Call) -> web.StreamResponse:
         """Make a call in a task of its own, which goes on when the agent hangs up."""
@@ -277,7 +276,7 @@ class Gateway:
             call.error = text
             self._finish(call)
             self._report("failed", {"text": text, "fault": fault})
-            return _refusal(call.wire, 503, "api_error", text)
+            return _refusal(call.wire, 503, "api_error", self._secret.strike(text))
         finally:
             self._finish(call)
 
@@ -364,11 +363,11 @@ class Gateway:
         response = web.StreamResponse(status=answer.status)
         for name, value in answer.headers.items():
             if name.lower() not in _NOT_PASSED:
-                response.headers.add(name, value)
+                response.headers.add(name, self._secret.strike(value))
         reader = call.start_reading(answer.status, answer.content_type)
         try:
             await self._write(request, response, call)
-            async for piece in answer.content.iter_any():
+            async for piece in self._pieces(answer):
                 call.add(piece)
                 reader.feed(piece)
                 await self._write(request, response, call, piece)
@@ -379,8 +378,8 @@ class Gateway:
             if not call.left.is_set():
                 call.error = f"the answer was cut: {_text(error)}"
         reading = reader.end()
-        if reader.malformed and not call.error:
-            call.error = "the answer is not what its format says"
+        if reader.malformed and call.error in ("", HUNG_UP):
+            call.error = MALFORMED
         elif call.status == 200 and reading.stop_reason in UNFINISHED and not call.error:
             call.error = "the answer ends early"
         name = self._provider.name
@@ -397,6 +396,14 @@ class Gateway:
             with contextlib.suppress(ConnectionError):
                 await response.write_eof()
         return response
+
+    async def _pieces(self, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        """Yield the body of an answer as it comes; that of an error is whole, without the key."""
+        if answer.status == 200:
+            async for piece in answer.content.iter_any():
+                yield piece
+        else:
+            yield self._secret.strike_bytes(await answer.read())
 
     async def _write(
         self,
@@ -447,7 +454,7 @@ class Gateway:
         reading = call.reading()
         cost, used = None, Amount(turns=1)
         if reading.usage:
-            cost = self._provider.cost_usd(call.asked.model or reading.model, reading.usage)
+            cost = self._provider.call_cost_usd(call.asked.model, reading.model, reading.usage)
             used = Amount(reading.usage.total, cost or 0.0, turns=1)
         self.budget.settle(call, used)
         done = call.reported(reading, cost)

@@ -7,6 +7,7 @@ Google (generateContent), read in 2026.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -40,6 +41,13 @@ class Reading:
     usage: Usage | None = None
     model: str = ""
     stop_reason: str = ""
+    begun: bool = False
+    """True where its usage is that of the beginning of a stream, which has the input alone."""
+
+    @property
+    def names_usage(self) -> bool:
+        """True where it names the usage of all that was read; one of zero tokens is none."""
+        return self.usage is not None and self.usage.total > 0 and not self.begun
 
 
 _GOOGLE_STATUSES = {403: "PERMISSION_DENIED", 429: "RESOURCE_EXHAUSTED"}
@@ -121,6 +129,7 @@ def _read_messages(reading: Reading, data: Mapping[str, Any]) -> Reading:
     details = usage.get("output_tokens_details")
     return replace(
         reading,
+        begun=data.get("type") == "message_start",
         usage=Usage(
             input_tokens=_count(usage, "input_tokens", fresh) + read + written,
             output_tokens=_count(usage, "output_tokens", before.output_tokens),
@@ -203,8 +212,11 @@ def _with(reading: Reading, model: Any, stop_reason: Any) -> Reading:
 
 
 def _count(usage: Any, name: str, default: int = 0) -> int:
+    """Return a count of tokens; one with decimals, which some proxies write, is rounded up."""
     value = usage.get(name) if isinstance(usage, Mapping) else None
-    return value if type(value) is int and value >= 0 else default
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return default
+    return math.ceil(value) if 0 <= value < math.inf else default
 
 
 def _pattern(path: str, version: str = "v1") -> re.Pattern[str]:

@@ -114,6 +114,7 @@ async def bench(
         wires=("messages", "responses", "chat-completions", "generate-content"),
         base_url=f"http://127.0.0.1:{upstream.getsockname()[1]}/api/v1",
         prices=prices,
+        tools=options.pop("tools", ()),
         requests_per_minute=options.pop("requests_per_minute", 0),
     )
     limits = Settings(**{"token": TOKEN, "model": "m-1", **(settings or {})})
