@@ -34,10 +34,10 @@ async def no_credit(request: web.Request, _b: Bench) -> web.StreamResponse:
 @pytest.mark.parametrize("provider", [echo_key, no_credit])
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
 def test_key_in_a_providers_error_reaches_neither_agent_nor_trace(
-    path: str, provider: Handler, monkeypatch: pytest.MonkeyPatch
+    path: str, provider: Handler
 ) -> None:
     async def case() -> None:
-        async with bench(provider) as b:
+        async with bench(provider, key=CANARY) as b:
             body, headers = {"model": "m-1"}, {"x-api-key": TOKEN}
             async with b.client.post(b.url + path, json=body, headers=headers) as answer:
                 text = f"{answer.headers} {await answer.text()}"
@@ -45,7 +45,6 @@ def test_key_in_a_providers_error_reaches_neither_agent_nor_trace(
             assert CANARY not in text + json.dumps(b.reports)
             assert "[redacted]" in text
 
-    monkeypatch.setattr("tests.runners.gateway.test_server.KEY", CANARY)
     asyncio.run(case())
 
 

@@ -119,8 +119,9 @@ async def bench(
     )
     limits = Settings(**{"token": TOKEN, "model": "m-1", **(settings or {})})
     reports: list[tuple[str, dict[str, Any]]] = []
+    key = options.pop("key", KEY)
     gateway = Gateway(
-        provider, KEY, limits, lambda kind, facts: reports.append((kind, dict(facts))), **options
+        provider, key, limits, lambda kind, facts: reports.append((kind, dict(facts))), **options
     )
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with gateway.serving(listener), aiohttp.ClientSession() as client:
