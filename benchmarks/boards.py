@@ -166,7 +166,7 @@ def _server() -> Iterator[str]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-    command = (sys.executable, "-m", "daphne", "-p", str(port), "arena.asgi:application")
+    command = (sys.executable, "-m", "arena.web_server", "-p", str(port))
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     address = f"http://127.0.0.1:{port}"
     try:

@@ -189,11 +189,9 @@ def queue_server() -> Iterator[str]:
 def web_server(home: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     """Start the web server as the launcher does; the value is its port and its process."""
     port = free_port()
-    command = [sys.executable, "-m", "daphne", "--bind", "127.0.0.1", "--port", str(port)]
+    command = [sys.executable, "-m", "arena.web_server", "-b", "127.0.0.1", "-p", str(port)]
     with (home / "web.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, "arena.asgi:application"], cwd=ROOT, stdout=log, stderr=log
-        )
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
     try:
         deadline = time.monotonic() + JOIN_SECONDS
         while True:

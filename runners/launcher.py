@@ -194,7 +194,7 @@ class Launcher:
 
     def _start_web(self) -> None:
         address = ("--bind", HOST, "--port", str(self.port))
-        self._start("web server", "daphne", *address, "arena.asgi:application")
+        self._start("web server", "arena.web_server", *address)
 
     def _load_published(self) -> None:
         """Import results that come with the project, in another thread."""

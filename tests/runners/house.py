@@ -170,7 +170,7 @@ class House:
         """Serve the sockets and pages; the address."""
         address = ["--bind", "127.0.0.1", "--port", str(self.web_port)]
         if "web" not in self.processes:
-            self.launch("web", [sys.executable, "-m", "daphne", *address, "arena.asgi:application"])
+            self.launch("web", [sys.executable, "-m", "arena.web_server", *address])
         self.wait_until(lambda: listening(self.web_port), 20)
         return f"127.0.0.1:{self.web_port}"
 

@@ -172,7 +172,7 @@ def test_an_arena_comes_up_mends_itself_and_ends_with_all_that_it_started(arena:
     assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
     assert arena.member("valkey-server").net_connections("inet") == []
 
-    for name, words in (("web server", "daphne"), ("valkey", "valkey-server")):
+    for name, words in (("web server", "arena.web_server"), ("valkey", "valkey-server")):
         arena.member(words).kill()
         arena.said(f"{name} ended with status 137")
         arena.said(f"{name} is started again")

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -34,19 +34,21 @@ DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 class Server:
     """Daphne in a separate process, which a test can kill and restart."""
 
-    def __init__(self, environment: dict[str, str], log: Path, prefix: str = "") -> None:
+    def __init__(
+        self, environment: dict[str, str], log: Path, prefix: str = "", options: Sequence[str] = ()
+    ) -> None:
         self.prefix = prefix
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.environment = environment
         self.log = log
+        self.options = options
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(self.port)]
+        address = ["-b", "127.0.0.1", "-p", str(self.port)]
+        command = [sys.executable, "-m", "arena.web_server", *address, *self.options]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, "arena.asgi:application"], env=self.environment, stdout=log, stderr=log
-            )
+            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
         until(self.answers, lambda: f"daphne's start: {self.log.read_text()[-2000:]}", 120)
 
     def answers(self) -> bool:

@@ -368,9 +368,9 @@ def daphne(
     port: int, database_url: str, valkey: str, repository: Path
 ) -> Iterator[subprocess.Popen]:
     environment = {**os.environ, "DATABASE_URL": database_url, "REDIS_URL": valkey, "DEBUG": "0"}
-    command = [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, "-m", "arena.web_server", "-b", "127.0.0.1", "-p", str(port)]
     process = subprocess.Popen(
-        [*command, "arena.asgi:application"],
+        command,
         cwd=repository,
         env=environment,
         stderr=subprocess.DEVNULL,
