@@ -12,9 +12,9 @@ from ninja.throttling import AuthRateThrottle
 from arena.accounts.auth import CANCEL, RUN, START, require_scope, scopes_of, signed_in
 from arena.accounts.models import Scope
 from arena.audit.services import record_of_staff
-from arena.catalog.models import Agent, Hardware, Task
+from arena.catalog.models import Hardware, Task
 from arena.errors import Invalid, NotFound
-from arena.runs import services
+from arena.runs import agents, services
 from arena.runs.models import Blob, Run, Submission
 from arena.runs.schemas import (
     EventsOut,
@@ -149,7 +149,7 @@ def _check_names(request: HttpRequest, filters: RunFilters) -> None:
     tasks = Task.objects.visible_to(request.user).filter(operator__slug=operator)
     listed = {
         "task": tasks.filter(track=track) if track else tasks,
-        "agent": Agent.objects.filter(slug=filters.agent),
+        "agent": agents.visible_to(request.user).filter(slug=filters.agent),
         "hardware": Hardware.objects.filter(slug=filters.hardware),
     }
     for name, found in listed.items():

@@ -20,11 +20,11 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from arena.accounts.auth import signed_in
 from arena.accounts.models import User
 from arena.audit.services import record_of_staff
-from arena.catalog.models import Agent, Hardware, Task, TaskQuerySet, TaskVersion
+from arena.catalog.models import Hardware, Task, TaskQuerySet, TaskVersion
 from arena.catalog.templatetags.figures import Scale
 from arena.errors import UserError
 from arena.filters import unknown_value
-from arena.runs import experiments, services
+from arena.runs import agents, experiments, services
 from arena.runs.forms import StartForm, initial_of
 from arena.runs.models import Run, Submission
 from arena.runs.querysets import RunQuerySet
@@ -61,7 +61,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         "chosen": chosen,
         "statuses": RunStatus.values,
         "problems": _unknown(request, chosen, named),
-        "agents": Agent.objects.all(),
+        "agents": agents.visible_to(request.user),
         "devices": Hardware.objects.all(),
         "experiments": experiments.visible_to(request.user),
     }
@@ -103,7 +103,7 @@ def _unknown(request: HttpRequest, chosen: dict[str, str], named: TaskQuerySet |
     """Return a sentence for each filter of runs whose value stands for nothing here."""
     known = {
         "task": named if named is not None else Task.objects.none(),
-        "agent": Agent.objects.filter(slug=chosen["agent"]),
+        "agent": agents.visible_to(request.user).filter(slug=chosen["agent"]),
         "hardware": Hardware.objects.filter(slug=chosen["hardware"]),
         "experiment": experiments.visible_to(request.user).filter(slug=chosen["experiment"]),
     }

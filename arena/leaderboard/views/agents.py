@@ -32,6 +32,7 @@ from arena.leaderboard.table import origin_of
 from arena.leaderboard.views.board import scale_of
 from arena.leaderboard.views.fragments import is_inserted
 from arena.leaderboard.views.home import unseen_scale
+from arena.runs.agents import visible_to
 from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet
 
@@ -89,7 +90,7 @@ def agents(request: HttpRequest) -> HttpResponse:
     """List the agents that can run here, then the others by what they lack."""
     chosen = {name: request.GET.get(name, "") for name in ("harness", "availability")}
     harnesses = {harness.name: harness.title for harness in Harness.objects.all()}
-    every = list(Agent.objects.all())
+    every = list(visible_to(request.user))
     known = {
         "harness": {*harnesses, *(a.adapter for a in every)},
         "availability": dict(AVAILABILITY),
@@ -149,7 +150,7 @@ def _is_shown(kind: str, availability: str) -> bool:
 
 @require_safe
 def agent(request: HttpRequest, slug: str) -> HttpResponse:
-    shown = get_object_or_404(Agent, slug=slug)
+    shown = get_object_or_404(visible_to(request.user), slug=slug)
     runs = Run.objects.visible_to(request.user).filter(agent=shown)
     recent = list(runs.with_names()[:MAX_RECENT_RUNS])
     places = _places(shown)
@@ -179,7 +180,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 def failures(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the failures of an agent: alone for its page, which inserts it, else as a page."""
-    shown = get_object_or_404(Agent, slug=slug)
+    shown = get_object_or_404(visible_to(request.user), slug=slug)
     verdicts = _verdicts(Run.objects.visible_to(request.user).filter(agent=shown))
     counts: Counter[str] = Counter()
     for verdict, _, _, count in verdicts:

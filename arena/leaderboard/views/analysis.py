@@ -79,7 +79,9 @@ def _known(shown: Snapshot) -> dict[str, list[tuple[str, str]]]:
     """Return the values of each filter with their labels."""
     catalog = shown.catalog
     tasks = catalog.tasks.values()
-    titles = sorted((each.title, each.slug) for each in catalog.agents.values())
+    counted = shown.table.facets["agent"].values
+    agents = [each for each in catalog.agents.values() if each.active or each.slug in counted]
+    titles = sorted((each.title, each.slug) for each in agents)
     devices = sorted((each.name, each.slug) for each in catalog.devices.values())
     return {
         "agent": [(slug, title) for title, slug in titles],
