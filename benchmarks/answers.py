@@ -401,7 +401,7 @@ def _verdict(report: Report) -> dict[str, Any]:
     last = report.gates[-1]
     details = {name: str(value)[-2000:] for name, value in dict(last.private).items()}
     details |= {"compiler": last.compiler[0].text[-1000:]} if last.compiler else {}
-    return {**found, "gate": last.gate, "reason": report.reason, "details": details}
+    return {**found, "gate": last.gate, "reason": last.cause, "details": details}
 
 
 if __name__ == "__main__":

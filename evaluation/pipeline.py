@@ -33,7 +33,7 @@ from evaluation.sandbox.features import isolation_features
 from evaluation.tasks.spec import Task
 from evaluation.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.tracks.builds import Build, baselines
-from evaluation.types import GateName, GateResult, Measurement, Reason, Report, Verdict
+from evaluation.types import DURATION, GateName, GateResult, Measurement, Reason, Report, Verdict
 
 if TYPE_CHECKING:
     from evaluation.session import MeasurementSession
@@ -79,7 +79,7 @@ def evaluate(
         trial = Trial(request.task, request.files, request.cache, final, start, progress)
         for gate in _gates(request):
             result = _run(gate, trial, request.unconfined)
-            seconds[gate.NAME.value] = result.duration_ms / 1e3
+            seconds[gate.NAME.value] = result.took_ms / 1e3
             if _is_requested(request, gate) or not _continues(result):
                 results.append(result)  # else it was reported by the build stage
                 emit(result)
@@ -112,7 +112,7 @@ def _continues(result: GateResult) -> bool:
 
 
 def _run(gate: Gate, trial: Trial, unconfined: bool) -> GateResult:
-    started = time.perf_counter()
+    started, trial.uses_hidden = time.perf_counter(), False
     try:
         if gate.NAME is not GateName.INTEGRITY:
             require_isolation(unconfined)
@@ -122,7 +122,10 @@ def _run(gate: Gate, trial: Trial, unconfined: bool) -> GateResult:
             result = gate.judge(trial)
     except Exception as error:
         result = failure(gate.NAME, error)
-    return dataclasses.replace(result, duration_ms=(time.perf_counter() - started) * 1e3)
+    took_ms = (time.perf_counter() - started) * 1e3
+    if trial.uses_hidden:
+        return dataclasses.replace(result, private={**result.private, DURATION: took_ms})
+    return dataclasses.replace(result, duration_ms=took_ms)
 
 
 def require_isolation(unconfined: bool) -> None:

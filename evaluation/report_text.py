@@ -74,7 +74,7 @@ def gate(result: GateResult) -> str:
     reason = f" {result.reason}" if result.reason else ""
     rule = f" ({result.rule})" if result.rule else ""
     verdict = f"{result.verdict}{reason}{rule}"
-    seconds = result.duration_ms / 1e3
+    seconds = result.took_ms / 1e3
     head = f"{mark} {result.gate:<15} {verdict}  {result.message}  [{seconds:.1f} s]"
     if "error" in result.private:
         head += f"\n    {result.private['error']}"

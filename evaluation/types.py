@@ -70,6 +70,7 @@ class Reason(StrEnum):
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     FORBIDDEN = "FORBIDDEN"
     PROTOCOL = "PROTOCOL"
+    HIDDEN_CASE = "HIDDEN_CASE"
     FASTER_THAN_ROOFLINE = "FASTER_THAN_ROOFLINE"
     NO_DEVICE = "NO_DEVICE"
     NO_ISOLATION = "NO_ISOLATION"
@@ -234,12 +235,18 @@ class Profile:
     """The kernels as a table."""
 
 
+DURATION = "duration_ms"
+"""Name of a private duration."""
+
+
 @dataclass(frozen=True)
 class GateResult:
     """Result of one gate.
 
     `message` and `detail` are public; `private` may name hidden cases and is for staff only.
     `passed` of `total` counts the gate's own checks (cases for correctness and generalization).
+    A gate that used hidden cases has no public duration, and no count where it has not passed: a
+    candidate could express their sizes in either.
     """
 
     gate: GateName
@@ -254,6 +261,21 @@ class GateResult:
     private: Mapping[str, Any] = field(default_factory=dict)
     compiler: tuple[CompilerOutput, ...] = ()
     measurements: tuple[Measurement, ...] = ()
+
+    @property
+    def took_ms(self) -> float:
+        """Return its duration, which is for staff only where the gate used hidden cases."""
+        return float(self.private.get(DURATION, self.duration_ms))
+
+    @property
+    def cause(self) -> str | None:
+        """Return the reason of the first failure, which is for staff only on hidden cases."""
+        found: str | None = self.private.get("reason", self.reason)
+        return found
+
+    @property
+    def used_hidden(self) -> bool:
+        return DURATION in self.private
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,8 @@ class Trial:
     build: Build | None = None
     compiled: Path | None = None
     """Folder with the code that hidden cases need beyond the build."""
+    uses_hidden: bool = False
+    """Whether the gate at work has used hidden cases, so that its duration is for staff only."""
     _session: MeasurementSession | None = None
 
     @property

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from evaluation.building.cache_folder import machine_secret
+from evaluation.errors import SubmissionError
 from evaluation.gates import Trial
 from evaluation.gates.generalization import lasting_cases
 from evaluation.tracks.builds import build, compile_cases
-from evaluation.types import GateName, GateResult, Verdict
+from evaluation.types import GateName, GateResult, Reason, Verdict
 
 NAME, ORDER, STAGE, HIDDEN = GateName.COMPILE, 20, "build", False
 
@@ -15,7 +16,12 @@ def judge(trial: Trial) -> GateResult:
     trial.build = build(trial.task, trial.task.track.target, trial.files, trial.cache)
     if trial.final and trial.language.compiles_cases and not trial.untimed:
         hidden = lasting_cases(trial.task, machine_secret(trial.cache))
-        trial.compiled = compile_cases(trial.task, trial.files, trial.build, hidden)
+        trial.uses_hidden = True
+        try:
+            trial.compiled = compile_cases(trial.task, trial.files, trial.build, hidden)
+        except SubmissionError as error:
+            message = "the code that hidden cases need cannot be compiled within the limits"
+            raise SubmissionError(Reason.HIDDEN_CASE, message) from error
     outputs = trial.build.outputs
     warnings = sum(d.severity == "warning" for output in outputs for d in output.diagnostics)
     tools = ", ".join(f"{output.tool} for {output.arch}" for output in outputs)

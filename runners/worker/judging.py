@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from evaluation.building import nvcc
 from evaluation.types import GateResult, Profile, Report, from_json
 from runners.process.supervisor import Child, Ended, Ending
 from runners.worker.bench import Bench, OnLines, beside_processor, here, taken
+from runners.worker.release import Release
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class Stage:
 
 
 BUILD = Stage("build", EvaluationStatus.QUEUED, EvaluationStatus.BUILDING, 1500)
-MEASURE = Stage("measure", EvaluationStatus.BUILT, EvaluationStatus.MEASURING, 1800)
+MEASURE = Stage("measure", EvaluationStatus.BUILT, EvaluationStatus.MEASURING, 2400)
 
 
 class JudgeBroke(Exception):
@@ -96,6 +97,7 @@ def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None
             _request(evaluation, stage),
             partial(services.heartbeat_evaluation, evaluation_id, lease),
             partial(services.record_gate, evaluation_id, lease),
+            Release(settings.FINAL_STEP_SECONDS if evaluation.scope == Scope.FINAL else 0.0),
         ).carry_out()
     except JudgeBroke as broke:
         logger.warning("evaluation %s, %s: %s", evaluation_id, stage.name, broke)
@@ -157,8 +159,11 @@ class Judging:
     request: Mapping[str, Any]
     heartbeat: Callable[[], bool]
     record_gate: Callable[[GateResult], object] = lambda gate: None
+    release: Release = field(default_factory=Release)
     report: Mapping[str, Any] | None = None
     error: str = ""
+    withheld: list[GateResult] = field(default_factory=list)
+    """Results on hidden cases, which are public at the end of a step."""
 
     def carry_out(self) -> Mapping[str, Any] | None:
         """Return the report, or None when the build passed and measuring follows."""
@@ -167,13 +172,14 @@ class Judging:
             ended = self.bench.answer(
                 request,
                 lambda added, on_lines: self._start((*COMMAND, "wait"), None, added, on_lines),
-                self._receive,
+                self.receive,
                 deadline=end,
                 heartbeat=self.heartbeat,
             )
         else:
             judge = self._start(COMMAND, request, {}, self._receive_lines)
             ended = judge.follow(deadline=lambda: end, heartbeat=self.heartbeat)
+        self.publish()
         if ended.ending is not Ending.EXITED or ended.code not in REPORTED:
             raise JudgeBroke(self._explain(ended))
         if ended.code == PASSED and self.stage is BUILD:
@@ -181,6 +187,13 @@ class Judging:
         if self.report is None:
             raise JudgeBroke("The judge gave no report.")
         return self.report
+
+    def publish(self) -> None:
+        """Record what was found on hidden cases, at the end of a step."""
+        if self.withheld:
+            self.release.wait(self.heartbeat)
+        for gate in self.withheld:
+            self.record_gate(gate)
 
     def _start(
         self, command: Sequence[str], stdin: str | None, added: Mapping[str, str], on_lines: OnLines
@@ -195,15 +208,21 @@ class Judging:
 
     def _receive_lines(self, lines: list[str]) -> None:
         for line in lines:
-            self._receive(json.loads(line))
+            self.receive(json.loads(line))
 
-    def _receive(self, message: dict[str, Any]) -> None:
+    def receive(self, message: dict[str, Any]) -> None:
+        """Take one message of the judge."""
         match message.pop("type"):
             case "gate":
                 if message["verdict"] == "broken":  # it is tried again, and this result dropped
                     detail = json.dumps(message["private"], indent=1).replace("\\n", "\n")
                     logger.error("%s broke: %s", self.name, detail)
-                self.record_gate(from_json(GateResult, message))
+                gate = from_json(GateResult, message)
+                if gate.used_hidden and self.release.step:
+                    self.withheld.append(gate)
+                else:
+                    self.record_gate(gate)
+                    self.release.begin()
             case "report" | "profile":
                 self.report = message
             case "error":

@@ -100,7 +100,7 @@ def report(
             compiled(),
             gate("correctness", verdict),
             gate("performance", measurements=(measurement(speedup=speedup),)),
-            gate("generalization", measurements=(hidden,), passed=5, total=5),
+            gate("generalization", measurements=(hidden,), passed=5, total=5, duration_ms=0.0),
         ),
         "seen": interval(speedup) if passed else None,
         "unseen": interval(unseen) if passed and unseen else None,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.apps import apps
 
 from arena.runs import services
-from arena.runs.models import Evaluation, Event, Measurement
+from arena.runs.hidden import without_sizes
+from arena.runs.models import Evaluation, Event, GateResult, Measurement
+from evaluation.types import Reason
 from tests.arena.factories import (
     HIDDEN_CASE,
     HIDDEN_SYMBOL,
@@ -113,3 +117,72 @@ def test_round_page_cause_of_broken_gate_is_for_staff(client, start, alice, bob)
         assert "too bright" not in page and "The cause is shown to staff only" in page
     client.force_login(bob)
     assert "line 7: &lt;Broken&gt; too bright" in client.get(path).content.decode()
+
+
+def answers(client, run) -> str:
+    """Return what the owner of a run can read of it, with the ids and times of any run."""
+    client.force_login(run.owner)
+    texts = [client.get(path).content.decode() for path in api_paths(run)]
+    pages = (f"/runs/{run.pk}/", f"/runs/{run.pk}/events/", f"/runs/{run.pk}/rounds/1/")
+    texts += [client.get(path).content.decode() for path in pages]
+    return "\n".join(texts)
+
+
+def failed_on_hidden(duration_ms: float, case: str, reason: str) -> dict:
+    """Return the outcome of a kernel that failed on this hidden case after this time."""
+    private = {"duration_ms": duration_ms, "case": case, "reason": reason, "passed": 3}
+    message = "failed on at least one of 5 hidden cases"
+    failed = gate("generalization", "failed", "HIDDEN_CASE", passed=0, total=0, duration_ms=0.0,
+                  private=private, message=message)  # fmt: skip
+    gates = (gate("integrity"), gate("compile"), gate("correctness"), gate("performance"), failed)
+    return {
+        "verdict": "failed", "gates": gates, "reason": Reason.HIDDEN_CASE, "message": message,
+        "seconds": {"generalization": duration_ms / 1e3, "total": duration_ms / 1e3 + 1},
+    }  # fmt: skip
+
+
+def test_owner_of_a_kernel_that_failed_on_hidden_cases_learns_neither_case_nor_time(
+    client, start, alice
+):
+    outcomes = [(7_654_321.0, HIDDEN_CASE, "TIMEOUT"), (98_765.0, "another", "CRASH")]
+    for duration, case, reason in outcomes:
+        run = finished(start(owner=alice), **failed_on_hidden(duration, case, reason))
+        text = answers(client, run)
+        assert "HIDDEN_CASE" in text and "at least one of 5 hidden cases" in text
+        seconds = str(duration / 1e3).rstrip("0").rstrip(".")
+        for secret in (case, reason, f"{duration:.0f}", seconds):
+            assert secret not in text, secret
+        assert Evaluation.objects.get(submission__run=run).private["seconds"]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "shown"),
+    [("failed", (0, 0, "HIDDEN_CASE")), ("disputed", (0, 0, "FASTER")), ("passed", (5, 5, ""))],
+)
+def test_result_of_an_earlier_judge_is_public_without_what_can_tell_a_size(verdict, shown):
+    reason = {"failed": "CRASH", "disputed": "FASTER", "passed": ""}[verdict]
+    passed = 5 if verdict == "passed" else 3
+    old = {
+        "gate": "generalization", "verdict": verdict, "reason": reason, "passed": passed,
+        "total": 5, "duration_ms": 12871.0, "message": "failed on one of 5 hidden cases (drawn)",
+    }  # fmt: skip
+    found = without_sizes(old)
+    assert (found["passed"], found["total"], found["reason"]) == shown
+    assert found["duration_ms"] == 0
+    assert ("drawn" in found["message"]) == (verdict != "failed")
+    assert without_sizes({**old, "gate": "correctness"}) == {**old, "gate": "correctness"}
+
+
+def test_migration_removes_what_stored_results_tell_of_hidden_cases(start, alice):
+    old = gate("generalization", "failed", "TIMEOUT", passed=3, total=5, duration_ms=12871.0)
+    gates = (gate("integrity"), gate("correctness"), old)
+    run = finished(start(owner=alice), verdict="failed", gates=gates)
+    module = importlib.import_module("arena.runs.migrations.0018_hidden_results")
+    module.hide(apps, None)
+    [stored] = GateResult.objects.filter(gate="generalization")
+    [event] = Event.objects.filter(run=run, body__gate="generalization")
+    for found in (vars(stored), event.body):
+        assert (found["passed"], found["total"], found["duration_ms"]) == (0, 0, 0)
+        assert found["reason"] == "HIDDEN_CASE"
+    assert stored.private["reason"] == "TIMEOUT" and stored.private["duration_ms"] == 12871.0
+    assert GateResult.objects.get(evaluation=stored.evaluation, gate="correctness").duration_ms

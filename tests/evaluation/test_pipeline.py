@@ -26,7 +26,7 @@ from evaluation.tasks.operator import Track
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import Build, baselines
 from evaluation.tracks.load import load_task
-from evaluation.types import GateName, GateResult, Reason, Verdict, to_json
+from evaluation.types import DURATION, GateName, GateResult, Reason, Verdict, to_json
 
 from .conftest import OPERATORS, judged
 
@@ -252,11 +252,38 @@ def test_hidden_case_failure_is_private(
     source = body(f"if (args->cols == 67) return 0; for (int64_t i = 0; i < n; ++i) {RIGHT}")
     report = judged(task, source, cache, scope="final")
     last = report.gates[-1]
-    assert (last.gate, last.reason) == (GateName.GENERALIZATION, Reason.STALE_OUTPUT)
-    assert last.private["case"] == "hidden-odd"
+    assert (last.gate, last.reason) == (GateName.GENERALIZATION, Reason.HIDDEN_CASE)
+    assert (last.private["case"], last.cause) == ("hidden-odd", Reason.STALE_OUTPUT)
     public = json.dumps([report.message, last.message, to_json(last.detail)])
     assert "hidden-odd" not in public
     assert "67" not in public
+
+
+def test_verdict_that_fails_on_hidden_cases_is_the_same_whatever_the_kernel_does_there(
+    task: Task, cache: Path
+) -> None:
+    # It is late by a hidden size and leaves out its work, ends its process, or returns an error.
+    spin = "for (clock_t end = clock() + {} * CLOCKS_PER_SEC / 1000; clock() < end;);"
+    hidden = "if (args->cols == 67) {{ {} }}"
+    found = []
+    for act in (spin.format("9 * args->cols") + "return 0;", "__builtin_trap();", "return 7;"):
+        right = f"for (int64_t i = 0; i < n; ++i) {RIGHT}"
+        source = f"#include <ctime>\n{body(hidden.format(act) + right)}"
+        report = judged(task, source, cache, scope="final")
+        last = report.gates[-1]
+        assert last.gate is GateName.GENERALIZATION and last.verdict is Verdict.FAILED
+        assert last.private[DURATION] > 0 and last.private["case"]
+        found.append(dataclasses.replace(last, private={}))
+        assert (report.reason, report.message) == (last.reason, last.message)
+    assert found[0] == found[1] == found[2]
+
+
+def test_duration_of_a_gate_that_used_hidden_cases_is_private(task: Task, cache: Path) -> None:
+    report = judged(task, HONEST, cache, scope="final")
+    durations = {result.gate: result.duration_ms for result in report.gates}
+    assert durations.pop(GateName.GENERALIZATION) == 0
+    assert report.gates[-1].took_ms > 0
+    assert all(durations.values())
 
 
 def test_measure_stage_reuses_the_build(

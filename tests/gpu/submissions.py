@@ -139,7 +139,8 @@ def conclusion(report: Report) -> str:
     """Return `passed`, or text such as `failed/WRONG_VALUES in correctness`."""
     if report.verdict is Verdict.PASSED:
         return "passed"
-    return f"{report.verdict.value}/{report.reason} in {report.gates[-1].gate.value}"
+    last = report.gates[-1]
+    return f"{report.verdict.value}/{last.cause} in {last.gate.value}"
 
 
 def recorded(report: Report) -> dict[str, object]:

@@ -252,7 +252,8 @@ def finish_evaluation(evaluation_id: int, lease: str, report: types.Report) -> b
             message=message,
             report=_public(data),
             private={
-                "gates": [{name: g[name] for name in ("gate", "private")} for g in data["gates"]]
+                "gates": [{name: g[name] for name in ("gate", "private")} for g in data["gates"]],
+                "seconds": data["seconds"],
             },
             fingerprint=data["fingerprint"],
             judge_version=data["judge_version"],
@@ -339,13 +340,16 @@ def _judge_again(evaluation: Evaluation, lease: str, text: str) -> bool:
 
 
 def _public(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a report without hidden cases: no private parts, measurements of seen cases only."""
+    """Return a report without hidden cases: no private parts, measurements of seen cases only.
+
+    Its seconds are left out, since a candidate can spend them by a hidden size.
+    """
     gates = []
     for gate in report["gates"]:
         shown = {key: value for key, value in gate.items() if key not in ("private", "compiler")}
         seen = [m for m in gate["measurements"] if m["split"] == Split.SEEN]
         gates.append({**shown, "measurements": seen})
-    return {**report, "gates": gates}
+    return {**report, "gates": gates, "seconds": {}}
 
 
 def _scores(report: Mapping[str, Any]) -> dict[str, float | None]:

@@ -22,6 +22,7 @@ from arena.audit.services import record
 from arena.catalog.models import Agent, Hardware, Task, TaskVersion
 from arena.errors import NotFound
 from arena.runs.answered import answered_by
+from arena.runs.hidden import without_sizes
 from arena.runs.judges import judged_by
 from arena.runs.models import (
     Blob,
@@ -248,7 +249,7 @@ def _store_evaluation(submission: Submission, data: Mapping[str, Any]) -> Evalua
             f"an evaluation of it is {evaluation.status}.", "Export it when it has ended."
         )
     GateResult.objects.bulk_create(
-        GateResult(evaluation=evaluation, **columns(GateResult, results.GATE, gate))
+        GateResult(evaluation=evaluation, **without_sizes(columns(GateResult, results.GATE, gate)))
         for gate in data["gates"]
     )
     Measurement.objects.bulk_create(
@@ -289,6 +290,8 @@ def _body(
     body: dict[str, Any] = checked_body(EventDraft(kind, whole, rev=rev))
     if not redacted:
         body = clean(body)
+    if kind == "gate_result":
+        body = without_sizes(body)
     if kind == "metric":
         read(MetricDetail, body["detail"])
     if "blobs" in data:

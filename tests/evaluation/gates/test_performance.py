@@ -37,6 +37,8 @@ def trial(task: Task, shares: list[float], tmp_path: Path) -> Trial:
     session = SimpleNamespace(
         measure=measure,
         check=lambda case, thorough: 0.0,
+        call=lambda case: None,
+        end_process=lambda name: None,
         baseline=lambda: "baseline",
         baseline_times=dict,
         confirm_baseline=lambda measured, measure_again: (measured, 0),
@@ -78,7 +80,7 @@ def test_hidden_case_too_fast_twice_is_disputed_without_its_name(
     shares.extend([2.1, 0.5, 2.1, 1.5])
     result = generalization.judge(trial)
     assert (result.verdict, result.reason) == (Verdict.DISPUTED, Reason.FASTER_THAN_ROOFLINE)
-    assert result.passed == result.total - 1
+    assert (result.passed, result.total) == (0, 0) and result.private["disputed"] == 1
     assert not [case.name for case in trial.task.cases(Split.UNSEEN) if case.name in result.message]
 
 
@@ -196,8 +198,36 @@ def test_candidate_that_fails_when_it_is_measured_again_names_the_hidden_case_to
 
     session.measure, session.confirm_baseline = right, confirm_baseline
     result = generalization.judge(trial)
-    assert (result.verdict, result.reason) == (Verdict.FAILED, Reason.WRONG_VALUES)
-    assert result.passed == result.total - 1
+    assert (result.verdict, result.reason) == (Verdict.FAILED, Reason.HIDDEN_CASE)
+    assert (result.passed, result.total) == (0, 0)
     name = measured_cases[0].name
     assert (result.private["case"], result.private["message"]) == (name, f"case {name}: wrong")
     assert name not in result.message
+
+
+def test_all_hidden_cases_are_gone_through_after_a_failure_in_an_order_that_is_drawn(
+    trial: Trial,
+) -> None:
+    orders = []
+    for _ in range(20):
+        order: list[Case] = []
+
+        def check(case: Case, thorough: bool, order: list[Case] = order) -> float:
+            order.append(case)
+            raise SubmissionError(Reason.WRONG_VALUES, f"case {case.name}: wrong")
+
+        def call(case: Case, order: list[Case] = order) -> None:
+            order.append(case)
+            raise SubmissionError(Reason.CRASH, "it ended")
+
+        session = cast(Any, trial.session)
+        session.check, session.call = check, call
+        result = generalization.judge(trial)
+        names = {case.name for case in order}
+        assert len(names) == len(order) > 3
+        assert {case.name for case in trial.task.cases(Split.UNSEEN)} <= names
+        assert result.private["case"] == order[0].name
+        assert (result.passed, result.total, result.reason) == (0, 0, Reason.HIDDEN_CASE)
+        assert not [each for each in ("WRONG", *names) if each in result.message]
+        orders.append(order)
+    assert len({order[0].split for order in orders}) > 1, "20 draws began alike"

@@ -99,7 +99,8 @@ def conclusion(report: Report) -> str:
     """Return `failed/WRONG_VALUES in correctness`, or `passed`."""
     if report.verdict is Verdict.PASSED:
         return "passed"
-    return f"{report.verdict.value}/{report.reason} in {report.gates[-1].gate.value}"
+    last = report.gates[-1]
+    return f"{report.verdict.value}/{last.cause} in {last.gate.value}"
 
 
 def details(report: Report) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from evaluation import device_kind
 from evaluation.building import extensions, nvcc
+from evaluation.gates.generalization import MAX_REST_SECONDS
 from evaluation.process import handle
 from evaluation.tasks.spec import find_operators, folder_of
 from evaluation.tracks.load import load_operator
@@ -42,7 +43,8 @@ def test_what_a_candidate_may_take_is_over_before_its_judge_is_taken_to_have_fai
         limit = operator.limits.seconds
         one_by_one = (len(operator.domain.dtypes) + len(nvcc.CROSS_ARCHITECTURES)) * limit
         assert max(one_by_one, extensions.LIMIT_FACTOR * limit) + 60 < judging.BUILD.seconds, name
-        assert handle.max_total_seconds(limit) + 240 < judging.MEASURE.seconds, name
+        longest = handle.max_total_seconds(limit) + MAX_REST_SECONDS + limit
+        assert longest + 240 < judging.MEASURE.seconds, name
 
 
 def test_where_the_judge_failed_is_logged_before_it_is_tried_again(
@@ -55,8 +57,8 @@ def test_where_the_judge_failed_is_logged_before_it_is_tried_again(
     )
     private = {"error": "KeyError", "trace": "Traceback:\n  line 3"}
     gate = {"gate": "compile", "type": "gate"}
-    work._receive({**gate, "verdict": "broken", "private": private})
-    work._receive({**gate, "verdict": "failed", "private": {"case": "hidden one"}})
+    work.receive({**gate, "verdict": "broken", "private": private})
+    work.receive({**gate, "verdict": "failed", "private": {"case": "hidden one"}})
     assert len(kept) == 2
     assert "evaluation 7 broke" in caplog.text and "\n  line 3" in caplog.text
     assert "hidden one" not in caplog.text
