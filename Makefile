@@ -52,12 +52,13 @@ test-postgres: ready .venv/dev.stamp extras  ## run tests/arena on a temporary P
 test-gpu:  ## judge tricks and honest kernels on this GPU (PYTHON= one with torch, triton, pytest; RESULTS=)
 	$(DO)@$(PYTHON) -m pytest -c tests/gpu/pytest.ini tests/gpu $(if $(RESULTS),--results $(RESULTS))
 
-lint: ready .venv/dev.stamp  ## check style, types, imports and migrations
+lint: ready .venv/dev.stamp  ## check style, types, imports, migrations, and vulnerabilities of packages
 	$(DO)@$(BIN)/ruff check
 	$(DO)@$(BIN)/ruff format --check
 	$(DO)@$(BIN)/mypy
 	$(DO)@$(BIN)/lint-imports --no-logo
 	$(DO)@$(BIN)/python manage.py makemigrations --check --dry-run
+	$(DO)@$(PYTHON) scripts/audit --if-possible
 
 admin: ready .venv/run.stamp  ## create a superuser for /admin/
 	$(DO)@$(BIN)/python manage.py migrate --verbosity 0
