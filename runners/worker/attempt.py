@@ -19,7 +19,7 @@ from django.db import connections
 from arena.catalog.task_folders import root_of
 from arena.errors import Conflict, UserError
 from arena.runs import services
-from arena.runs.best import chosen_round, why_nothing_passed
+from arena.runs.best import chosen_round, end_without_final
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
 from arena.runs.trace.events import EventDraft
@@ -328,7 +328,8 @@ class _Attempt:
                 text = " ".join((failure.text, *self._last_words(ended)))
                 self._finish(RunStatus.BROKEN, text, failure.fault)
             else:
-                self._finish(RunStatus.FAILED, self._why_nothing_passed(ended), Fault.CANDIDATE)
+                unjudged = " ".join((self.unsent, *self._last_words(ended)))
+                self._finish(*end_without_final(self.run, unjudged))
 
     def _request_final(self, chosen: Submission) -> None:
         """Request the final judging, unless the run is to be cancelled since its agent ended."""
@@ -394,7 +395,3 @@ class _Attempt:
                 text = f"The agent ended with status {ended.code}."
                 body = {"message": text, "fault": Fault.CANDIDATE, "traceback": ended.stderr}
                 self._record("error", body)
-
-    def _why_nothing_passed(self, ended: Ended) -> str:
-        why = why_nothing_passed(self.run)
-        return why or " ".join((self.unsent, *self._last_words(ended)))
