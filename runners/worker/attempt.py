@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,9 @@ from runners.agent.task_sheet import run_files
 from runners.agent.workspace import Unreadable, Workspace, has_mcp
 from runners.agents import workspace_files
 from runners.process.supervisor import LINE_BYTES, Child, Ended, Ending, stopping
+from runners.worker.bench import processor_is_measured
 from runners.worker.model_gateway import Failure, ModelGateway, NoModel
+from runners.worker.suspension import Suspension
 
 logger = logging.getLogger(__name__)
 
@@ -161,6 +164,8 @@ class _Attempt:
             stack.callback(self._over.set)
             control = stack.enter_context(self.gateway.serving()) if self.gateway else -1
             self.agent = self._start_agent(control)
+            measuring = partial(processor_is_measured, settings.ARENA_HOME)
+            stack.enter_context(Suspension(self.agent.pid, self.clock, measuring).watching())
             watch = ResourceWatch(resource_watch.AGENT_LIMITS, [str(self.workspace.folder)])
             return self.agent.follow(
                 deadline=self.clock.deadline, heartbeat=self._heartbeat, watch=watch
