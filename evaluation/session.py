@@ -30,8 +30,10 @@ from evaluation.process.fork_server import ForkServer
 from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
 from evaluation.sandbox import untrusted_files
+from evaluation.tasks import suite_call
+from evaluation.tasks.domain import tensor_bytes
 from evaluation.tasks.input_families import families_for
-from evaluation.tasks.operator import Operator
+from evaluation.tasks.operator import TF32, Operator
 from evaluation.tasks.spec import Task
 from evaluation.timing import estimates
 from evaluation.timing.baselines import cached_times
@@ -45,6 +47,8 @@ from evaluation.types import Case, Interval, Measurement, Split
 
 Timers = Iterator[tuple[WindowTimer, ...]]
 
+TF32_LIKE = "bfloat16_tflops"
+"""The peak that that of TensorFloat-32 follows from."""
 COMPUTED_TWICE = 2
 """Number of input families, drawn in secret, that are computed once more on other values."""
 CHECKED_TOGETHER = 5
@@ -96,6 +100,8 @@ class MeasurementSession:
         """Cases that were measured, by name."""
         self.baseline_ns: dict[str, list[float]] = {}
         """Nanoseconds per launch of the baseline's windows, by case."""
+        self._seed = secrets.randbits(63) if task.operator.weights else None
+        """Seed of the weights of a suite's module, which are new in each verdict."""
         self._compiled: Path | None = None
         self._stack = ExitStack()
         self._stack.callback(self._memory.close)
@@ -150,7 +156,8 @@ class MeasurementSession:
             )
             process = ProcessHandle(self._fork_server, limits, WindowClock())
             self._stack.enter_context(process)
-            process.load(build.language, build.folder, self.operator.name)
+            tf32 = self.operator.precision == TF32
+            process.load(build.language, build.folder, self.operator.name, tf32)
             if name == "candidate" and self._compiled:
                 process.add_compiled(self._compiled)
             self._processes[name] = process
@@ -170,7 +177,7 @@ class MeasurementSession:
         """Load the candidate, find its entry point and run it once. Raises SubmissionError."""
         with self._ring(case, slots=2) as ring:
             candidate = self.process("candidate")
-            candidate.bind(self.operator.arguments, ring.regions, ring.values)
+            ring.bind(candidate)
             ring.refill(0, 2)
             candidate.run(0, 2)
             candidate.require_idle()
@@ -189,7 +196,7 @@ class MeasurementSession:
         worst, slots = 0.0, CHECKED_TOGETHER if thorough and self.task.kind == GPU else 1
         with self._ring(case, slots) as ring:
             candidate = self.process("candidate")
-            candidate.bind(self.operator.arguments, ring.regions, ring.values)
+            ring.bind(candidate)
             elements = sum(view.numel() for view in ring.inputs.slot(0).values())
             families = families_for(elements, thorough, self.operator.input_families)
             twice = min(COMPUTED_TWICE, len(set(families)))
@@ -227,6 +234,7 @@ class MeasurementSession:
                     hidden = hidden_ns(candidate, against)
                     staged_inputs.check(candidate, self._memory)
                     candidate.ring.check_guards(candidate.where)
+                    candidate.ring.check_weights(candidate.where)
                     captured = candidate.captured
                     eager = candidate.eager() if captured and plan.every_regime else None
             if enough:
@@ -293,14 +301,20 @@ class MeasurementSession:
             return statistics.median(timer.window() for _ in range(WARM_WINDOWS))
 
     def _floor_ns(self, case: Case, working_set: int) -> float:
-        """Return the roofline time of one launch in nanoseconds."""
+        """Return the roofline time of one launch in nanoseconds.
+
+        Weights are the same in all launches, so that they may stay in a cache.
+        """
         module = self.operator.module()
         moved, flops = module.cost(case)
+        moved -= tensor_bytes(self.operator.weights, case)
         unit = getattr(module, "UNIT", case.dtype)
+        if self.operator.precision == TF32 and TF32_LIKE in self.device.peaks:
+            unit, flops = "bfloat16", 2 * flops  # tensor cores are half as fast in TensorFloat-32
         return self.device.roofline_seconds(moved, flops, working_set, unit) * 1e9
 
     def _ring(self, case: Case, slots: int) -> BufferRing:
-        return BufferRing(self.operator, case, slots, self._memory)
+        return BufferRing(self.operator, case, slots, self._memory, self._seed)
 
     def _timer(self, ring: BufferRing, name: str, case: Case) -> WindowTimer:
         trusted, discards = name != "candidate", self._builds[name].discards
@@ -441,3 +455,4 @@ class MeasurementSession:
     def __exit__(self, *raised: object) -> None:
         """End all processes, then free the memory that they share."""
         self._stack.close()
+        suite_call.forget_weights()

@@ -38,10 +38,12 @@ class Verdict(StrEnum):
     """Conclusion of a gate.
 
     `broken` is the arena's fault and never counts against a candidate. `inconclusive` is nobody's:
-    the machine could not measure.
+    the machine could not measure. `specialised` is a candidate for a problem of a public suite that
+    is right at the suite's sizes, where it is timed, and not at another one.
     """
 
     PASSED = "passed"
+    SPECIALISED = "specialised"
     FAILED = "failed"
     REJECTED = "rejected"
     DISPUTED = "disputed"
@@ -116,6 +118,8 @@ class Argument:
     """True for an input that is drawn whole for each launch: parts of it are no valid input."""
     compare: str = ""
     """A `Comparison` of an output; empty for a bound of the error, or whole numbers as they are."""
+    parameter: str = ""
+    """Path of the parameter of a suite's module that an input is; empty for other inputs."""
 
 
 class Comparison(StrEnum):

@@ -32,6 +32,8 @@ def _written(operator: Operator, language: str, probe: str) -> str:
         "input": first.name,
         "input_size": _c_size(first),
         "sizes": "".join(f"{size}, " for size in sizes),
+        # By name only, or else a suite's arguments by position would be taken for them.
+        "keywords": f"*, {', '.join(sizes)}" if sizes else "",
         # What a module's `__init__` asks for by name, `forward` is not given again.
         "others": ", ".join(
             a.name for a in operator.arguments if a.role != "output" and a.name not in sizes

@@ -22,7 +22,7 @@ from evaluation.importing.suites import Problem, Suite
 from evaluation.sandbox import untrusted_files
 from evaluation.sandbox.features import isolation_features
 
-VERSION = 1
+VERSION = 2
 """Version of the conversion; a new one converts unchanged problems again."""
 GROUP = 3
 """Problems that are converted in one sandbox."""

@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any
 from evaluation.building import extensions, native, static_analysis
 from evaluation.device_kind import GPU, gpu_vendor
 from evaluation.errors import BuildError, SubmissionError
-from evaluation.languages import Kernel, Language, Texts, TrivialSource, _signature, triton
+from evaluation.languages import (
+    Kernel,
+    Language,
+    Texts,
+    TrivialSource,
+    _signature,
+    _suite_module,
+    triton,
+)
 from evaluation.languages._python import load_module
 from evaluation.languages.cuda import RULES
 from evaluation.types import Argument, BufferSet, CompilerOutput, Launch, Reason
@@ -34,8 +42,8 @@ if TYPE_CHECKING:
 
 # torch is imported in functions, because that takes a second.
 
-MODEL = "ModelNew"
-"""Name of an implementation that is a `torch.nn.Module`, as in KernelBench."""
+MODEL, MODELS = "ModelNew", ("ModelNew", "Model")
+"""Names of an implementation that is a `torch.nn.Module`, as in KernelBench and in METR's form."""
 DISCARDS = "discards_result"
 """Attribute of a baseline function whose result is dropped instead of copied.
 
@@ -115,7 +123,7 @@ def made(source, shape, dtype):
 
 
 class ModelNew(torch.nn.Module):
-    def __init__(self, {sizes}):
+    def __init__(self, {keywords}):
         super().__init__()
         self.sizes = ({sizes})
 
@@ -168,7 +176,7 @@ class Torch(Language):
     def returns(self, files: Mapping[str, str], operator: Operator) -> bool:
         tree = static_analysis.Source("", files.get(f"{operator.name}{self.suffix}", "")).tree
         outputs = [argument.name for argument in operator.outputs]
-        return not _signature.names_all(tree, (operator.name, MODEL), outputs)
+        return not _signature.names_all(tree, (operator.name, *MODELS), outputs)
 
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
         started = time.perf_counter()
@@ -229,7 +237,7 @@ class Torch(Language):
         if _uses_triton(files):
             triton.interpret_without_gpu()
         module = load_module(folder / f"{entry}.py")
-        for name in (entry, MODEL):
+        for name in (entry, *MODELS):
             if callable(function := getattr(module, name, None)):
                 return TorchKernel(function)
         raise SubmissionError(
@@ -263,11 +271,13 @@ class TorchKernel:
 
     A function has all outputs as parameters and fills them, or returns one tensor or a tuple of
     them. A module is made once for each binding. Sizes and scalars that `__init__` names are passed
-    there by name; `forward` gets the inputs and the other scalars, in calling order.
+    there by name; `forward` gets the inputs and the other scalars, in calling order. Where a suite
+    has the operator, a module that can be called as it calls one is (see `_suite_module`).
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
+        self.suite_call: _suite_module.SuiteCall | None = None
 
     def bind(self, arguments: Sequence[Argument], slots: Sequence[BufferSet]) -> Launch:
         import torch
@@ -276,9 +286,16 @@ class TorchKernel:
         outputs = [a.name for a in arguments if a.role == "output"]
         function = self.function
         if isinstance(function, type) and issubclass(function, torch.nn.Module):
-            options = _init_arguments(function, slots[0])
-            inputs = [name for name in inputs if name not in options]
-            function = function(**options).to(slots[0][outputs[0]].device)
+            call = self.suite_call
+            module = _suite_module.constructed(function, call, slots[0]) if call else None
+            if module is None:
+                options = _init_arguments(function, slots[0])
+                inputs = [name for name in inputs if name not in options]
+                module = function(**options).to(slots[0][outputs[0]].device)
+            if call and _suite_module.accepts(module.forward, *call["inputs"]):
+                inputs = list(call["inputs"])
+                slots = [{**slot, **call["constants"]} for slot in slots]
+            function = module
         if names := _names_with_outputs(function, inputs, outputs):
             return _launch_filling(function, *names, slots)
         return _launch_returning(function, inputs, outputs, slots)

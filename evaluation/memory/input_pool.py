@@ -31,7 +31,7 @@ class InputPool:
         self._random, device = random, reference.device
         self._ranges = {
             argument.name: bounds
-            for argument in reference.operator.inputs
+            for argument in reference.operator.activations
             if (bounds := bounds_of(argument, reference.case))
         }
         draws = [reference.draw(family) for family in FAMILIES]
@@ -42,7 +42,7 @@ class InputPool:
         """Inputs of each launch of the last refill, of an operator with structured ones."""
         self._values: dict[str, torch.Tensor] = {}
         self._gains: dict[str, torch.Tensor] = {}
-        for name in draws[0]:
+        for name in (argument.name for argument in reference.operator.activations):
             values = self._values[name] = torch.cat([draw[name].flatten() for draw in draws])
             if values.dtype.is_floating_point:
                 gains = torch.rand(values.shape, generator=generator, device=device)

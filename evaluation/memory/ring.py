@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import torch
 
@@ -39,7 +39,8 @@ def ring_slots(operator: Operator, case: Case, ring_bytes: int) -> int:
 
 def slot_bytes(operator: Operator, case: Case) -> int:
     """Return the bytes of the tensors of one launch, guard bands included."""
-    return Layout.of(_specs(operator.arguments, case), 1).stride
+    own = (*operator.activations, *operator.outputs)
+    return Layout.of(_specs(own, case), 1).stride
 
 
 def values_of(operator: Operator, case: Case) -> dict[str, Any]:
@@ -56,6 +57,18 @@ def _specs(arguments: Sequence[Argument], case: Case) -> list[TensorSpec]:
     return [TensorSpec(a.name, shape_of(a, case), dtype_of(a, case)) for a in tensors]
 
 
+class Bound(Protocol):
+    """A process that launches over the memory of a case."""
+
+    def bind(
+        self,
+        arguments: Sequence[Argument],
+        regions: Sequence[Region],
+        values: Mapping[str, Any],
+        suite_call: Mapping[str, Any] | None = None,
+    ) -> None: ...
+
+
 class BufferRing:
     """Shared inputs and outputs of one case, and a copy of every input written.
 
@@ -70,19 +83,27 @@ class BufferRing:
         case: Case,
         slots: int,
         memory: HostMemory | cuda_ipc.DeviceMemory | None = None,
+        seed: int | None = None,
     ) -> None:
+        """Make the memory of a case. `seed` is that of the weights of a suite's module."""
         memory = memory or HostMemory()
-        self.reference = Reference(operator, case, memory.device)
+        self.reference = Reference(operator, case, memory.device, seed)
         self.values = values_of(operator, case)
         self.slots = slots
         inputs, outputs = (
             Layout.of(_specs(arguments, case), slots)
-            for arguments in (operator.inputs, operator.outputs)
+            for arguments in (operator.activations, operator.outputs)
         )
         self.inputs = memory.region("inputs", inputs.shuffled())
         # On a GPU the order in which outputs are written is sampled, in one pass over the memory.
         on_gpu = memory.device.type != "cpu"
         self.outputs = memory.region("outputs", outputs if on_gpu else outputs.shuffled())
+        self.weights: Region | None = None
+        """The weights of a suite's module, of one slot that all launches share."""
+        if operator.weights:
+            self.weights = memory.region("weights", Layout.of(_specs(operator.weights, case), 1))
+            for name, tensor in self.weights.slot(0).items():
+                tensor.copy_(self.reference.weights[name])
         self.secret = 0
         """The poison of the outputs."""
         self.check_seconds: float | None = None
@@ -105,12 +126,17 @@ class BufferRing:
     @property
     def regions(self) -> list[Region]:
         """Return the regions to bind to a process."""
-        return [self.inputs, self.outputs]
+        return [self.inputs, self.outputs, *([self.weights] if self.weights else [])]
+
+    def bind(self, process: Bound) -> None:
+        """Give a process the memory of the case."""
+        reference = self.reference
+        process.bind(reference.operator.arguments, self.regions, self.values, reference.suite_call)
 
     @property
     def bytes(self) -> int:
         """Return the bytes that are read and written in one round of the ring."""
-        return self.inputs.layout.size + self.outputs.layout.size
+        return sum(region.layout.size for region in self.regions)
 
     @cached_property
     def _pool(self) -> InputPool:
@@ -232,6 +258,7 @@ class BufferRing:
                     {name: tensor[index] for name, tensor in tensors.items()}
                     for tensors in (inputs, outputs)
                 )
+                given |= self.reference.weights
                 compare_launch(self.reference, given, found, self.secret, where)
 
     def check_written(self, inputs: Sequence[Mapping[str, torch.Tensor]], where: str) -> None:
@@ -243,17 +270,29 @@ class BufferRing:
                         Reason.INPUT_MUTATED, f"{where}: input {name} was changed by the call"
                     )
         self.check_guards(where)
+        self.check_weights(where)
+
+    def check_weights(self, where: str) -> None:
+        """Raise SubmissionError when the shared weights changed."""
+        if self.weights:
+            for name, tensor in self.weights.slot(0).items():
+                if not torch.equal(bits_of(tensor), bits_of(self.reference.weights[name])):
+                    message = f"{where}: the weight {name} was changed"
+                    raise SubmissionError(Reason.INPUT_MUTATED, message)
 
     def check_inputs(self, where: str) -> None:
         """Raise SubmissionError when the inputs of the last refill changed."""
         first, count = self._filled
         for launches in self._batches(self._slots_from(first, count)):
             self._unchanged_inputs(launches, where)
+        self.check_weights(where)
 
     def check_guards(self, where: str, first: int = 0, count: int | None = None) -> None:
         """Raise SubmissionError when a guard band of these slots, or of any, changed."""
-        for region in (self.inputs, self.outputs):
-            rows = self._rows(region, first, self.slots if count is None else count)
+        for region in self.regions:
+            rows: Rows = slice(None)
+            if region is not self.weights:
+                rows = self._rows(region, first, self.slots if count is None else count)
             if place := region.overwritten([rows]):
                 raise SubmissionError(
                     Reason.OUT_OF_BOUNDS, f"{where}: memory {place} was overwritten"
@@ -302,7 +341,7 @@ class BufferRing:
 
     def close(self) -> None:
         self.polled.clear()
-        for region in (self.inputs, self.outputs):
+        for region in self.regions:
             region.close()
 
     def __enter__(self) -> Self:

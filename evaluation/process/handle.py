@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from evaluation.device_kind import GPU, judge_has_core
-from evaluation.errors import Broken, Inconclusive, SubmissionError
+from evaluation.errors import Broken, SubmissionError
 from evaluation.memory import cuda_ipc
 from evaluation.memory.layout import Region
 from evaluation.process.channel import (
@@ -128,14 +128,15 @@ class ProcessHandle:
         """Return the process and its descendants."""
         return self._freezer.find()
 
-    def load(self, language: str, folder: Path, entry: str) -> None:
-        """Load the built kernel.
+    def load(self, language: str, folder: Path, entry: str, tf32: bool = False) -> None:
+        """Load the built kernel; `tf32` permits products in TensorFloat-32.
 
         Raises: Broken when the process fails to start or to open the GPU's memory, before any of
         the candidate's code runs.
         """
         self.connect()
-        self.request({"do": "load", "language": language, "folder": str(folder), "entry": entry})
+        message = {"do": "load", "language": language, "folder": str(folder), "entry": entry}
+        self.request({**message, "tf32": tf32})
 
     def add_compiled(self, folder: Path) -> None:
         """Copy a folder that the process cannot read to it, with compiled code of its source."""
@@ -160,9 +161,15 @@ class ProcessHandle:
             raise Broken(f"the sandboxed process does not start: {error}") from error
 
     def bind(
-        self, arguments: Sequence[Argument], regions: Sequence[Region], values: Mapping[str, Any]
+        self,
+        arguments: Sequence[Argument],
+        regions: Sequence[Region],
+        values: Mapping[str, Any],
+        suite_call: Mapping[str, Any] | None = None,
     ) -> None:
         """Share the memory of a case; each slot of `regions` becomes one launch.
+
+        All launches share a region of one slot. `suite_call` is how a suite calls its module.
 
         Those of several ranks follow one another, the same number for each.
         """
@@ -173,6 +180,7 @@ class ProcessHandle:
             "arguments": [dataclasses.asdict(argument) for argument in arguments],
             "regions": [region for region, _ in shared],
             "values": dict(values),
+            "suite_call": suite_call,
         }
         if self.limits.ranks > 1:
             described, share = message.pop("regions"), len(regions) // self.limits.ranks
@@ -345,17 +353,14 @@ class ProcessHandle:
     def require_idle(self) -> None:
         """Require that a GPU is idle after the reply.
 
-        Raises: SubmissionError when ending the process makes it idle, Inconclusive otherwise.
+        Raises: SubmissionError when ending the process makes it idle, Broken otherwise.
         """
         gpus = range(self.limits.ranks)
         if self.limits.kind != GPU or all(map(cuda_ipc.gpu_is_idle, gpus)):
             return
         self.kill_and_wait()
         if not all(map(cuda_ipc.gpu_is_idle, gpus)):
-            raise Inconclusive(
-                "GPU busy when its work was over: inconclusive, another process keeps it busy; "
-                "judge again when it is idle"
-            )
+            raise Broken("another process keeps the GPU busy, so nothing can be timed on it")
         message = "left work running on the GPU after it had answered"
         raise SubmissionError(Reason.FORBIDDEN, message)
 

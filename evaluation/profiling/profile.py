@@ -24,6 +24,7 @@ from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import BUILD_LIMITS, SECONDS
 from evaluation.sandboxed import profile_kernel
 from evaluation.tasks.spec import Task
+from evaluation.tasks.suite_call import suite_call
 from evaluation.tracks.builds import Build, build
 from evaluation.types import Case, Profile, Reason, Split, Verdict
 from evaluation.untrusted_text import printable
@@ -149,6 +150,7 @@ def _job(task: Task, built: Build, case: Case, name: str, tool: Tool) -> dict[st
         "arguments": [dataclasses.asdict(argument) for argument in operator.arguments],
         "case": dataclasses.asdict(case),
         "values": values_of(operator, case),
+        "suite_call": suite_call(operator, case, seed=0),
         "slots": min(tool.LAUNCHES, ring_slots(operator, case, RING_BYTES)),
         "launches": tool.LAUNCHES,
     }

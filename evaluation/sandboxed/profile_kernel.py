@@ -71,6 +71,7 @@ def _profile(job: Mapping[str, Any], output: int) -> dict[str, Any]:
     import torch
 
     from evaluation.languages import languages
+    from evaluation.languages.torch import TorchKernel
     from evaluation.profiling.tools import tools
     from evaluation.types import Argument, Case, Split
 
@@ -82,6 +83,8 @@ def _profile(job: Mapping[str, Any], output: int) -> dict[str, Any]:
     arguments = [Argument(**argument) for argument in job["arguments"]]
     kernel = languages()[job["language"]].load(Path(job["folder"]), job["entry"])
     slots = [_slot(job, case, arguments) for _ in range(job["slots"])]
+    if isinstance(kernel, TorchKernel):
+        kernel.suite_call = job["suite_call"]
     launch = kernel.bind(arguments, slots)
     launch(0, 1)  # compiles and tunes just-in-time kernels
     torch.cuda.synchronize()

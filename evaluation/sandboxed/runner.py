@@ -15,6 +15,7 @@ import torch
 
 from evaluation.errors import Broken, SubmissionError
 from evaluation.languages import Kernel, Language, languages
+from evaluation.languages.torch import TorchKernel
 from evaluation.memory import cuda_ipc
 from evaluation.memory.layout import Layout, map_region
 from evaluation.process.channel import Message
@@ -107,6 +108,8 @@ class KernelRunner:
             join(rank, ranks, torch.device("cpu") if self.probe is None else self.probe.device)
 
     def do_load(self, request: Message, descriptors: list[int]) -> None:
+        if request["tf32"]:
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
         self.language = languages()[request["language"]]
         self.kernel = self.language.load(Path(request["folder"]), request["entry"])
 
@@ -160,9 +163,12 @@ class KernelRunner:
             for spec in layout.specs:
                 tensors = columns[spec.name].view(layout.slots, *spec.shape).unbind()
                 for number, slot in enumerate(slots):
-                    slot[spec.name] = tensors[layout.row_of(number)]
+                    # All launches share a region of one slot.
+                    slot[spec.name] = tensors[layout.row_of(number) if layout.slots > 1 else 0]
         arguments = [Argument(**a) for a in request["arguments"]]
         assert self.kernel is not None, "bound before it was loaded"
+        if isinstance(self.kernel, TorchKernel):
+            self.kernel.suite_call = request.get("suite_call")
         self.launch = self.kernel.bind(arguments, slots)
 
     def _open_region(self, data: Message, size: int, descriptors: list[int]) -> torch.Tensor:

@@ -76,7 +76,11 @@ def complete(module: ModuleType, arguments: tuple[Argument, ...], path: Path) ->
         if "reduction" not in defined:
             raise TaskError(f"{path}: reduction: missing; define it beside magnitude")
     if "inputs" not in defined:
+        activations = tuple(a for a in arguments if not a.parameter)
         defined["inputs"] = lambda case, draw: drawn(arguments, case, draw)
+        defined["activations"] = lambda case, draw: drawn(activations, case, draw)
+    else:
+        defined["activations"] = defined["inputs"]
     if "cost" not in defined:
         defined["cost"] = _Cost(reference, arguments, path)
 

@@ -19,6 +19,9 @@ from evaluation.types import Argument, Case, Reason
 
 EDITS = ".toml"
 """Suffix of an implementation that is written as edits of another."""
+IEEE, TF32 = "ieee", "tf32"
+PRECISIONS = IEEE, TF32
+"""Rules for products of float32 numbers: as they are, or with TensorFloat-32 operands allowed."""
 REFERENCE = ("reference", "magnitude", "reduction", "inputs", "cost")
 """Functions of `reference.py`. All but the first have defaults (see `defaults`)."""
 
@@ -88,6 +91,7 @@ class Operator:
     source: Source | None
     languages: Languages = field(compare=False, repr=False)
     input_families: tuple[str, ...] = FAMILIES
+    precision: str = IEEE
 
     @property
     def has_roundings(self) -> bool:
@@ -102,6 +106,16 @@ class Operator:
     @property
     def inputs(self) -> tuple[Argument, ...]:
         return tuple(a for a in self.arguments if a.role == "input")
+
+    @property
+    def weights(self) -> tuple[Argument, ...]:
+        """Return the inputs that are parameters of a suite's module."""
+        return tuple(a for a in self.inputs if a.parameter)
+
+    @property
+    def activations(self) -> tuple[Argument, ...]:
+        """Return the other inputs, which are fresh in each launch."""
+        return tuple(a for a in self.inputs if not a.parameter)
 
     @property
     def outputs(self) -> tuple[Argument, ...]:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import torch
 
+from evaluation.tasks import suite_call
 from evaluation.tasks.domain import dtype_of
 from evaluation.tasks.float64 import outputs_of, widened
 from evaluation.tasks.input_families import FAMILIES, InputGenerator, torch_dtype
-from evaluation.tasks.operator import Operator
+from evaluation.tasks.operator import TF32, Operator
 from evaluation.tasks.properties import Distances, measured_property
-from evaluation.tasks.roundings import disturbed_by, products_rounded_to
+from evaluation.tasks.roundings import disturbed_by, operands_cut, products_rounded_to
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance
 from evaluation.types import Argument, Case, Comparison
 
@@ -46,7 +50,14 @@ class ExpectedOutput:
 class Reference:
     """Inputs and expected outputs of one case on one device, in the judge's process only."""
 
-    def __init__(self, operator: Operator, case: Case, device: torch.device = CPU) -> None:
+    def __init__(
+        self,
+        operator: Operator,
+        case: Case,
+        device: torch.device = CPU,
+        seed: int | None = None,
+    ) -> None:
+        """Prepare a case. `seed` is that of the weights of a suite's module, if it has any."""
         self.operator = operator
         self.case = case
         self.device = device
@@ -54,18 +65,40 @@ class Reference:
         self._has_vmap = True
         self._distances = Distances()
         self.scalars = {a.name: case[a.name] for a in operator.scalars}
+        self._given_seed = seed
+
+    @cached_property
+    def _seed(self) -> int:
+        return secrets.randbits(63) if self._given_seed is None else self._given_seed
+
+    @cached_property
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The weights of a suite's module, which are the same in all launches."""
+        found = suite_call.weights(self.operator, self.case, self._seed)
+        return self._typed(self.operator.weights, found)
+
+    @cached_property
+    def suite_call(self) -> dict[str, Any] | None:
+        """The call of the suite's module; None for an operator of this project."""
+        return suite_call.suite_call(self.operator, self.case, self._seed)
 
     def draw(self, family: str = FAMILIES[0]) -> dict[str, torch.Tensor]:
-        """Return fresh inputs from a secret seed, in the dtypes of the case."""
+        """Return fresh inputs from a secret seed, in the dtypes of the case, with the weights."""
         generator = torch.Generator(self.device).manual_seed(secrets.randbits(63))
-        return self.drawn(InputGenerator(generator, family))
+        if not self.operator.weights:
+            return self.drawn(InputGenerator(generator, family))
+        drawn = self._reference.activations(self.case, InputGenerator(generator, family))
+        return {**self._typed(self.operator.activations, drawn), **self.weights}
 
     def drawn(self, draw: InputGenerator) -> dict[str, torch.Tensor]:
-        """Return inputs from a generator, in the dtypes of the case."""
-        drawn = self._reference.inputs(self.case, draw)
+        """Return inputs from a generator, in the dtypes of the case, with drawn weights."""
+        return self._typed(self.operator.inputs, self._reference.inputs(self.case, draw))
+
+    def _typed(self, arguments: Sequence[Argument], found: Tensors) -> dict[str, torch.Tensor]:
+        """Return tensors of arguments on the device, in the dtypes of the case."""
         return {
-            a.name: drawn[a.name].to(torch_dtype(dtype_of(a, self.case))).contiguous()
-            for a in self.operator.inputs
+            a.name: found[a.name].to(self.device, torch_dtype(dtype_of(a, self.case))).contiguous()
+            for a in arguments
         }
 
     def expected(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
@@ -93,14 +126,19 @@ class Reference:
 
         until = None if enough is None else lambda sizes: enough(bounded(with_earlier(sizes)))
         for roundings in itertools.cycle((1.0, max(1.0, self._tolerance.c2))):
-            with disturbed_by(roundings, until):
+            with disturbed_by(roundings, until), self._precision():
                 largest = with_earlier(self._call("magnitude", wide))
             yield bounded(largest)
 
     def expected_of_many(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
-        """Return the expected outputs of many launches, stacked along the first dimension."""
-        wide = widened(inputs)
-        exact, sizes = (self._call_batched(name, wide) for name in ("exact", "magnitude"))
+        """Return the expected outputs of many launches, stacked along the first dimension.
+
+        Weights are the same in all of them, and not stacked.
+        """
+        wide = widened({**inputs, **self.weights})
+        exact = self._call_batched("exact", wide)
+        with self._precision():
+            sizes = self._call_batched("magnitude", wide)
         return self._bounded(wide, exact, sizes, self._tolerance)
 
     def bounds(
@@ -111,6 +149,15 @@ class Reference:
         found = self._call("exact", wide), self._call("magnitude", wide)
         each = [self._bounded(wide, *found, tolerance) for tolerance in tolerances]
         return {name: tuple(outputs[name] for outputs in each) for name in each[0]}
+
+    def _precision(self) -> AbstractContextManager[None]:
+        """Return the context in which roundings are those that the task allows.
+
+        A fit and the mutants of a reference know the rule `ieee` alone.
+        """
+        if self.operator.precision == TF32 and self.case.dtype == "float32":
+            return operands_cut(self._tolerance.c2 or 1.0)
+        return nullcontext()
 
     @property
     def _tolerance(self) -> Tolerance:
@@ -146,7 +193,7 @@ class Reference:
     ) -> Callable[[Tensors], float] | None:
         """Return the check of an output that is not compared by value; None for others."""
         launches = 0
-        if argument := next((a for a in self.operator.inputs if wide[a.name].dim()), None):
+        if argument := next((a for a in self.operator.activations if wide[a.name].dim()), None):
             extra = wide[argument.name].dim() - len(argument.shape)
             launches = wide[argument.name].shape[0] if extra else 0
         if output.compare == Comparison.PROPERTY:
@@ -167,7 +214,10 @@ class Reference:
             given = {**wide, **widened(outputs)}
             if not launches:
                 return share({**given, **self.scalars})
-            each = ({n: t[i] for n, t in given.items()} for i in range(launches))
+            shared = self.weights if self.operator.weights else {}
+            each = (
+                {n: t if n in shared else t[i] for n, t in given.items()} for i in range(launches)
+            )
             return max(share({**one, **self.scalars}) for one in each)
 
         return of_launches
@@ -196,17 +246,22 @@ class Reference:
 
     def _call_batched(self, function: str, inputs: Tensors) -> tuple[torch.Tensor, ...]:
         names = tuple(inputs)
+        own = {a.name for a in self.operator.activations}
+        stacked = tuple(0 if name in own else None for name in names)
 
         def launch(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             return self._call(function, dict(zip(names, tensors, strict=True)))
 
-        count = next(iter(inputs.values())).shape[0]
+        count = next(tensor for name, tensor in inputs.items() if name in own).shape[0]
         if count > 1 and self._has_vmap:
             try:
-                return torch.vmap(launch)(*inputs.values())
+                return torch.vmap(launch, stacked)(*inputs.values())
             except torch.OutOfMemoryError:
                 pass
             except RuntimeError:  # an operation has no batching rule
                 self._has_vmap = False
-        rows = [launch(*(tensor[index] for tensor in inputs.values())) for index in range(count)]
+        rows = [
+            launch(*(x if name not in own else x[n] for name, x in inputs.items()))
+            for n in range(count)
+        ]
         return tuple(map(torch.stack, zip(*rows, strict=True)))

@@ -83,6 +83,13 @@ HALVINGS = 3
 """Number of times that a product is split in two."""
 MIN_TERMS = 16
 """Terms of a part, of which no library makes smaller ones."""
+TF32_UNIT, TF32_MARGIN = 2.0**-10, 4.0
+"""Error of an operand that is cut to the ten bits of TensorFloat-32, as tensor cores do, and the
+allowed error of a product over what such operands change. Source: NVIDIA A100 whitepaper, TF32.
+"""
+OPERANDS = {"mm": 0, "bmm": 0, "mv": 0, "convolution": 0, "addmm": 1, "baddbmm": 1, "addmv": 1}
+"""Products that tensor cores compute, and the position of the first of both operands."""
+_cut_unit: ContextVar[float] = ContextVar("error of cut operands of a product", default=0.0)
 _product_unit: ContextVar[float] = ContextVar("rounding of parts of a product", default=0.0)
 _at_once: ContextVar[float] = ContextVar("roundings that disturb an operation", default=1.0)
 Enough = Callable[[tuple[torch.Tensor, ...]], bool]
@@ -111,6 +118,19 @@ def products_rounded_to(dtype: str) -> Iterator[None]:
         yield
     finally:
         _product_unit.reset(token)
+
+
+@contextmanager
+def operands_cut(roundings: float) -> Iterator[None]:
+    """Cut operands of products to TensorFloat-32 meanwhile, for a tolerance of so many roundings.
+
+    Of the tolerance that follows, TF32_MARGIN times their error is a part.
+    """
+    token = _cut_unit.set(TF32_UNIT * TF32_MARGIN / roundings)
+    try:
+        yield
+    finally:
+        _cut_unit.reset(token)
 
 
 @contextmanager
@@ -187,6 +207,10 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
             if found is not NotImplemented:
                 return found
         terms = _terms(name, args, named)
+        if name in OPERANDS and _cut_unit.get():
+            first = OPERANDS[name]
+            cut = [self._cut(value, _cut_unit.get()) for value in args[first : first + 2]]
+            args = (*args[:first], *cut, *args[first + 2 :])
         if name.startswith(FACTORISATIONS):
             args = tree_map(lambda value: self._disturbed_by_norm(value, terms), args)
             result = func(*args, **named)
@@ -204,6 +228,15 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
         if func._schema.is_mutable and not name.startswith("_"):
             return self._in_place(result, terms)
         return tree_map(lambda value: self._disturbed(value, terms), result)
+
+    def _cut(self, value: torch.Tensor, unit: float) -> torch.Tensor:
+        """Return operands that are smaller by up to `unit`, each by a random part of it."""
+        flat = value.contiguous().view(-1)
+        result = torch.empty_like(flat)
+        scale = unit * self._unit / UNIT
+        for part, noise, out in self._parts(flat, result):
+            torch.mul(part, noise.abs().mul_(-scale).add_(1.0), out=out)
+        return result.view(value.shape)
 
     def _with_rounded_product(self, result: Any, addend: Any, beta: float, unit: float) -> Any:
         if not torch.is_tensor(addend) or result.dtype is not torch.float64:

@@ -14,7 +14,7 @@ from evaluation.device_kind import CPU, GPU, kind_of
 from evaluation.errors import TaskError
 from evaluation.tasks.configurations import read_configurations
 from evaluation.tasks.domain import FAMILIES, ITEM_BYTES, WHOLE, Domain, factors
-from evaluation.tasks.operator import Languages, Operator, Track
+from evaluation.tasks.operator import IEEE, PRECISIONS, Languages, Operator, Track
 from evaluation.tasks.source import read_source
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance
 from evaluation.tasks.toml_reader import Table, read_text
@@ -237,6 +237,7 @@ def load_operator(
         folder=path,
         languages=languages,
         input_families=_families(table),
+        precision=table.option("precision", PRECISIONS) if table.has("precision") else IEEE,
     )
     if not has_tolerance:
         table.discard("tolerance")
@@ -342,13 +343,14 @@ def _argument(item: Table) -> Argument:
             item.fail("range", f"must be two numbers or symbols, [low, high], got {list(bounds)}")
     scale = item.positive("scale") if role == "input" and item.has("scale") else 1.0
     structured = role == "input" and item.has("structured") and item.flag("structured")
+    parameter = item.string("parameter") if role == "input" and item.has("parameter") else ""
     compare = ""
     if role == "output" and item.has("compare"):
         compare = item.option("compare", tuple(Comparison))
         if (compare == Comparison.ROUNDED) != (dtype in WHOLE) and compare != Comparison.PROPERTY:
             item.fail("compare", f"{compare} is not for {dtype}; rounded is for whole numbers")
     item.finish()
-    return Argument(name, role, dtype, shape, bounds, scale, structured, compare)
+    return Argument(name, role, dtype, shape, bounds, scale, structured, compare, parameter)
 
 
 def _is_bound(value: object) -> bool:

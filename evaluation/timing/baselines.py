@@ -29,7 +29,7 @@ def cached_times(
     All tasks of an operator with the same sources and seen cases share them.
     """
     sources = [(build.folder / f"{task.operator.name}.py").read_text("utf-8") for build in builds]
-    measured = sources, task.cases(Split.SEEN), dict(device.fingerprint)
+    measured = sources, task.cases(Split.SEEN), dict(device.fingerprint), task.operator.precision
     key = repr((JUDGE_VERSION, task.operator.arguments, *measured, torch.__version__))
     file = cache / "baselines" / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
     if file.is_file():

@@ -119,7 +119,7 @@ class WindowTimer:
     def _bind(self) -> None:
         """Give the process the memory of the case, which discards a captured graph."""
         ring = self.ring
-        self.process.bind(ring.reference.operator.arguments, ring.regions, ring.values)
+        ring.bind(self.process)
 
     def _empty_trip(self) -> int:
         """Return the nanoseconds of a window without launches."""

@@ -23,8 +23,7 @@ from runners.gateway.providers import Provider
 from runners.gateway.server import Gateway, Settings
 from runners.gateway.traffic import Replay, TrafficWriter
 
-START_SECONDS = 900
-"""Time for the sandbox to open its network; an agent may be suspended as it starts."""
+START_SECONDS = 60
 
 
 def report(kind: str, facts: Mapping[str, Any]) -> None:

@@ -32,6 +32,15 @@ import functools
 {init}
 
 
+CALL = {call_names}
+CONSTANTS = {call_constants}
+
+
+def constructor(case):
+    """Return the arguments of the module's constructor in a case, by position and by name."""
+    return {constructor}
+
+
 @functools.cache
 def module({parameters}):
     """Return the module of the problem, as a function of its tensors."""
@@ -79,10 +88,9 @@ def reference_source(
         floats = [n for n, x in call.tensors.items() if x.is_floating_point()] or [first]
         values += [f"{floats[0]}.device", f"{floats[0]}.dtype"]
         parameters += ["device", "dtype"]
-    given = ", ".join(
-        n if n in call.tensors or isinstance(call.others[n], float) else repr(call.others[n])
-        for n in call.names
-    )
+    own = [n for n in call.names if n in call.tensors or isinstance(call.others[n], float)]
+    given = ", ".join(n if n in own else repr(call.others[n]) for n in call.names)
+    sizes = ", ".join(f'case["{n}"]' for n in needed)
     weights = "".join(f'        "{path}": {n},\n' for n, path in problem.parameters.items())
     run = f"found({given})"
     body = []
@@ -97,6 +105,9 @@ def reference_source(
         imports="\nfrom torch.func import functional_call\n" if weights else "",
         init="\n".join([*added, "", "", init]) if added else "\n" + init,
         parameters=", ".join(parameters),
+        call_names=call.names,
+        call_constants={n: call.others[n] for n in call.names if n not in own},
+        constructor=_constructor(call, sizes),
         device="torch.device(device)" if has_buffers else f'torch.device("{problem.device}")',
         call=_init_call(call, ", ".join(needed)),
         moved=".to(dtype)" if has_buffers else "",
@@ -155,6 +166,11 @@ def _init_call(call: Call, sizes: str) -> str:
     return f"*init_inputs({sizes})[0], **init_inputs({sizes})[1]"
 
 
+def _constructor(call: Call, sizes: str) -> str:
+    found = f"init_inputs({sizes})"
+    return f"tuple({found})" if call.init_named else f"list({found}), {{}}"
+
+
 def _function(name: str, parameters: Iterable[str], lines: list[str]) -> str:
     return "\n".join([f"def {name}({', '.join(parameters)}):", *(f"    {x}" for x in lines)])
 
@@ -165,7 +181,11 @@ def _docstring(heading: str, call: Call) -> str:
     doc = doc.replace("\\", "/").replace('"""', "'''").strip()
     more = "What the module `Model` below computes, in training mode as the suite runs it."
     if dict(call.module.named_parameters()):
-        more += "\nIts parameters are arguments, and drawn anew for each case."
+        more += (
+            "\nA function gets its parameters as arguments. `ModelNew(*get_init_inputs())` owns"
+            "\nthem, as in the suite: it is constructed after the same secret seed as `Model`, and"
+            "\nthose of the same name and shape are copied to it. They are new in each verdict."
+        )
     if any(isinstance(p, torch.nn.modules.dropout._DropoutNd) for p in call.module.modules()):
         more += "\nIts dropout is off."
     return "\n\n".join(part for part in (heading, doc, more) if part)

@@ -18,6 +18,7 @@ from evaluation.importing.sandboxed.kernelbench import Call, KernelBench, identi
 from evaluation.importing.sandboxed.observation import Unsupported
 from evaluation.importing.sandboxed.recording import INTEGERS, UNIFORM
 from evaluation.importing.sandboxed.reference_source import reference_source, weight_description
+from evaluation.tasks.operator import IEEE, TF32
 
 DTYPES = {torch.float32: "float32", torch.int64: "int64", torch.int32: "int32", torch.bool: "bool"}
 DTYPES |= {torch.int8: "int8", torch.uint8: "uint8", torch.int16: "int16"}
@@ -58,6 +59,7 @@ class Written:
     """True where the reference writes negative infinities."""
     case_mb: int = 24
     input_families: tuple[str, ...] = ()
+    precision: str = IEEE
 
     def toml(self) -> str:
         """Return `task.toml`."""
@@ -65,6 +67,8 @@ class Written:
         lines += [f"families = {_list(self.families)}", f"level = {self.level}"]
         if self.input_families:
             lines.append(f"input_families = {_list(self.input_families)}")
+        if self.precision != IEEE:
+            lines.append(f"precision = {_text(self.precision)}")
         lines += ["arguments = [", *(f"    {_table(a)}," for a in self.arguments), "]"]
         if self.derived:
             lines += ["", "[derived]"]
@@ -108,7 +112,13 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
     structured = [n for n, x in call.tensors.items() if call.recording.source_of(x) is None]
     bounded = _bounds(problem, general)
     dtype = _dtype_of_cases(call)
-    arguments = [_argument(problem, n, shapes[n], bounded, dtype) for n in shapes]
+    arguments = [
+        {
+            **_argument(problem, n, shapes[n], bounded, dtype),
+            **({"structured": True} if n in structured else {}),
+        }
+        for n in shapes
+    ]
     arguments += [
         {"name": n, "role": "output", **_dtype(y, dtype), "shape": s, **_compared(y)}
         for n, y, s in zip(names, call.outputs, outputs, strict=True)
@@ -150,6 +160,8 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
         gpu_domain=gpu_domain,
         has_data=problem.has_data,
         has_infinities=problem.has_data and _INFINITY.search(source) is not None,
+        # KernelBench compares with an error that TensorFloat-32 has.
+        precision=TF32 if asked["form"] == "kernelbench" and dtype == "float32" else IEEE,
     )
 
 
@@ -230,7 +242,7 @@ def _argument(
     if name in problem.weights:
         path = problem.parameters[name]
         parameter = dict(call.module.named_parameters())[path]
-        argument |= _dtype(parameter, dtype)
+        argument |= {**_dtype(parameter, dtype), "parameter": path}
         values = weight_description(call, path, tuple(parameter.shape))
     else:
         tensor = call.tensors[name]
@@ -342,6 +354,8 @@ def _list(values: Iterable[object]) -> str:
 def _value(value: object) -> str:
     if isinstance(value, str):
         return _text(value)
+    if isinstance(value, bool):
+        return str(value).lower()
     return _list(value) if isinstance(value, list | tuple) else str(value)
 
 

@@ -15,6 +15,7 @@ from evaluation.tasks.roundings import (
     PROBES,
     UNIT,
     disturbed_by,
+    operands_cut,
     products_rounded_to,
     size_of_roundings,
 )
@@ -283,3 +284,26 @@ def test_overlapping_windows_of_adaptive_pooling_are_sums():
     (size,) = size_of_roundings(lambda x: F.adaptive_avg_pool2d(x, 3), {"x": x}, generator)
 
     assert float(size[0, 0, 1, 1]) > 0.1, "the middle of three windows is over all, which cancel"
+
+
+def test_operands_of_ten_bits_are_right_by_the_rule_tf32_alone() -> None:
+    """Tensor cores cut them, which shifts a sum of positive products; bfloat16 is coarser."""
+    generator = torch.Generator().manual_seed(11)
+    c2 = 8.0
+    for draw in (torch.randn, torch.rand):
+        a, b = draw((64, 512), generator=generator), draw((512, 48), generator=generator)
+        given = {"input": a.double(), "mat2": b.double()}
+        exact = torch.mm(**given)
+
+        def is_right(x: torch.Tensor, y: torch.Tensor, size: torch.Tensor) -> bool:
+            allowed = Tolerance(4.0, c2).allowed(exact, size, 1, "float32")  # noqa: B023
+            return bool(((x.double() @ y.double() - exact).abs() <= allowed).all())  # noqa: B023
+
+        cut = [(x.view(torch.int32) & -(1 << 13)).view(torch.float32) for x in (a, b)]
+        (ieee,) = size_of_roundings(torch.mm, given, generator)
+        assert not is_right(*cut, ieee)
+        with operands_cut(c2):
+            (tf32,) = size_of_roundings(torch.mm, given, generator)
+        assert is_right(*cut, tf32)
+        if draw is torch.randn:
+            assert not is_right(a.bfloat16().float(), b.bfloat16().float(), tf32)

@@ -1,0 +1,84 @@
+"""Calls of a suite's module: its constructor's arguments, its weights and its inputs, by case.
+
+A suite constructs the module once, and calls it on inputs alone. So its weights are the same in all
+launches of a case. They are those of the problem's own module, constructed after a secret seed.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from evaluation.tasks.operator import Operator
+from evaluation.types import Case
+
+CALL = "CALL"
+"""Name of the inputs of `forward`, in order, in the reference of an imported problem.
+
+Beside it are `CONSTANTS`, the values of those that are no arguments, and `constructor(case)`.
+"""
+
+
+def suite_call(operator: Operator, case: Case, seed: int) -> dict[str, Any] | None:
+    """Return how a suite constructs and calls a module, as JSON; None for an operator of ours.
+
+    A constructor that takes more than constants is none that another process could call.
+    """
+    module = operator.module()
+    if not hasattr(module, CALL):
+        return None
+    arguments = repr(module.constructor(case))
+    try:
+        ast.literal_eval(arguments)
+    except (ValueError, SyntaxError):
+        return None
+    return {
+        "seed": seed,
+        "arguments": arguments,
+        "inputs": list(module.CALL),
+        "constants": dict(module.CONSTANTS),
+        "parameters": {a.name: a.parameter for a in operator.weights},
+    }
+
+
+def weights(operator: Operator, case: Case, seed: int) -> Mapping[str, torch.Tensor]:
+    """Return the weights of a case by argument, on a CPU: the same ones for equal arguments."""
+    if not operator.weights:
+        return {}
+    module = operator.module()
+    paths = tuple((a.name, a.parameter) for a in operator.weights)
+    return _constructed(module, repr(module.constructor(case)), _Hidden(case), paths, seed)
+
+
+class _Hidden:
+    """A case that is no part of the key of a cache."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Hidden)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@functools.lru_cache(maxsize=1)
+def _constructed(
+    module: ModuleType, arguments: str, of: _Hidden, paths: tuple[tuple[str, str], ...], seed: int
+) -> Mapping[str, torch.Tensor]:
+    positional, named = module.constructor(of.case)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        parameters = dict(module.Model(*positional, **named).named_parameters())
+    return {name: parameters[path].detach() for name, path in paths}
+
+
+def forget_weights() -> None:
+    """Free the weights that were constructed last."""
+    _constructed.cache_clear()
