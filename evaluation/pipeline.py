@@ -108,7 +108,7 @@ def _is_requested(request: Request, gate: Gate) -> bool:
 
 def _continues(result: GateResult) -> bool:
     """Return whether the next gate follows."""
-    return result.verdict in (Verdict.PASSED, Verdict.SKIPPED)
+    return result.verdict in (Verdict.PASSED, Verdict.SKIPPED, Verdict.SPECIALISED)
 
 
 def _run(gate: Gate, trial: Trial, unconfined: bool) -> GateResult:
@@ -234,6 +234,8 @@ def _report(
     correctness = by_gate.get(GateName.CORRECTNESS)
     if correctness and correctness.verdict is Verdict.SKIPPED:
         decisive = correctness  # a build alone has not passed
+    specialised = (result for result in results if result.verdict is Verdict.SPECIALISED)
+    decisive = decisive or next(specialised, None)
     seen = _measurements(by_gate.get(GateName.PERFORMANCE))
     hidden = _measurements(by_gate.get(GateName.GENERALIZATION))
     shares = [m.roofline_share for m in seen if m.roofline_share is not None]

@@ -26,7 +26,6 @@ class Round:
     high: float | None
     best: float | None
     """Speedup of the best round so far."""
-    best_is_noisy: bool
     is_best: bool
 
     @property
@@ -74,7 +73,6 @@ def rounds_of(run: Run) -> list[Round]:
                 low=passed.low if passed else None,
                 high=passed.high if passed else None,
                 best=best.speedup if best else None,
-                best_is_noisy=best is not None and best.noisy,
                 is_best=best is not None and best is own,
             )
         )

@@ -13,13 +13,30 @@ from typing import TYPE_CHECKING, Protocol, cast
 from evaluation.languages import Language, languages
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import Build
-from evaluation.types import GateName, GateResult
+from evaluation.types import GateName, GateResult, Reason
 
 if TYPE_CHECKING:
     from evaluation.session import MeasurementSession
 
 INTERPRETED_ELEMENTS = 1 << 14
 """Elements of all tensors of the largest case for an interpreter."""
+
+
+BROKEN_BY_SIZE = frozenset(
+    {
+        Reason.WRONG_SHAPE,
+        Reason.WRONG_DTYPE,
+        Reason.WRONG_VALUES,
+        Reason.NON_FINITE,
+        Reason.OUT_OF_BOUNDS,
+        Reason.STALE_OUTPUT,
+        Reason.CALL_ERROR,
+        Reason.CRASH,
+        Reason.TIMEOUT,
+        Reason.OUT_OF_MEMORY,
+    }
+)
+"""Failures of a kernel at sizes for which it was not written."""
 
 
 Progress = Callable[[GateName, int, int], None]
@@ -36,12 +53,19 @@ class Trial:
     final: bool
     start: Callable[[Build], MeasurementSession]
     progress: Progress = lambda gate, done, total: None
+    broke_at: str = ""
+    """The size at which a candidate that is right at its suite's sizes failed."""
     build: Build | None = None
     compiled: Path | None = None
     """Folder with the code that hidden cases need beyond the build."""
     uses_hidden: bool = False
     """Whether the gate at work has used hidden cases, so that its duration is for staff only."""
     _session: MeasurementSession | None = None
+
+    @property
+    def of_suite(self) -> bool:
+        """Return whether a public suite has the problem, so that its own sizes count apart."""
+        return self.task.operator.source is not None
 
     @property
     def language(self) -> Language:

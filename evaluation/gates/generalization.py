@@ -17,7 +17,7 @@ from random import Random
 
 from evaluation.building.cache_folder import machine_secret
 from evaluation.errors import SubmissionError
-from evaluation.gates import Trial
+from evaluation.gates import BROKEN_BY_SIZE, Trial
 from evaluation.gates.performance import (
     confirm,
     interval_text,
@@ -42,6 +42,9 @@ SAMPLED = 4
 
 
 def judge(trial: Trial) -> GateResult:
+    if trial.broke_at:
+        message = "specialised: other sizes are not judged"
+        return GateResult(NAME, Verdict.SKIPPED, message=message)
     seed = secrets.randbits(63)
     secret = machine_secret(trial.cache)
     cases = hidden_cases(trial.task, seed, secret, trial.max_elements)
@@ -81,6 +84,10 @@ def judge(trial: Trial) -> GateResult:
         }
         _go_through(trial, cases[passed + 1 :])
         message = f"failed on at least one of {len(cases)} hidden cases"
+        if trial.of_suite and error.reason in BROKEN_BY_SIZE:
+            trial.broke_at = "a hidden case"
+            detail = {"broke_at": trial.broke_at}
+            return result(Verdict.SPECIALISED, Reason.HIDDEN_CASE, message, detail=detail)
         return result(Verdict.FAILED, Reason.HIDDEN_CASE, message)
     if disputed := sum(too_fast(m) for m in measured):
         private["disputed"] = disputed

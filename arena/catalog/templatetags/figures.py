@@ -23,6 +23,7 @@ ICONS = {
     "judging", "cancelled", "inconclusive",
 }  # fmt: skip
 ICON_OF = {"built": "queued", "building": "running", "measuring": "judging", "noisy": "disputed"}
+ICON_OF["specialised"] = "disputed"
 HEAT_BOUNDS = (1.0, 1.25, 1.6, 2.5, 5.0)
 """The speedups from which on a cell of a heatmap is one step darker."""
 WIDTH, HEIGHT, MARGIN = 136, 18, 6

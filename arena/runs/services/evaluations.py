@@ -18,6 +18,7 @@ from arena.runs.best import best_first
 from arena.runs.models import Evaluation, GateResult, Measurement, Run, Submission
 from arena.runs.services.rejudging import (
     drop_rejudging,
+    outcome_of,
     replace_verdict,
 )
 from arena.runs.services.runs import end_run, record_status
@@ -29,7 +30,6 @@ from arena.runs.states import (
     RunStatus,
     Scope,
     Split,
-    outcome_of,
 )
 from arena.runs.trace.events import EventDraft
 from arena.runs.trace.recording import SYSTEM, note, record
@@ -72,13 +72,9 @@ def submit(run_id: str, files: Mapping[str, str], note: str = "") -> Submission:
 
 
 def rounds_spent(run: Run) -> int:
-    """Return the rounds of a run that count against its budget: all but the inconclusive ones.
-
-    Of those as many as the budget has rounds are free, so that a run ends on any machine.
-    """
+    """Return the rounds of a run that count against its budget: all but the inconclusive ones."""
     rounds = Evaluation.objects.filter(submission__run=run, scope=Scope.ROUND)
-    inconclusive = rounds.filter(verdict=INCONCLUSIVE).count()
-    return run.submissions.count() - min(inconclusive, int(run.budget["rounds"]))
+    return run.submissions.count() - rounds.filter(verdict=INCONCLUSIVE).count()
 
 
 def request_evaluation(submission: Submission, scope: str) -> Evaluation:
