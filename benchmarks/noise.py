@@ -1,14 +1,17 @@
 """Benchmark of the judge against itself: the unchanged baseline as a submission, idle and busy.
 
     python benchmarks/noise.py [--repeats 20] [--busy 0 1 2] [--kind cpu] [--output FILE]
+    python benchmarks/noise.py --kind gpu --busy 0 --honest --within 270 [--output FILE]
 
 Every verdict is a final one, on four tasks of different sizes in turn. A measurement that is right
-reads 1: the share of the intervals that hold 1 is to be 19 of 20, the mean within 1 % of it. Beside
-other work a verdict may be inconclusive, and must say so; no point below 0.9 or above 1.1 may be
-shown without the mark of a noisy measurement. `--busy` lists the numbers of endless loops beside
-the judge, each number a set of its own. `--honest` judges the honest kernels of the GPU suite too,
-and counts those that are marked noisy.
+reads 1: the share of the intervals that hold 1 is to be 19 of 20, the mean within 1 % of it on a
+CPU and within 0.3 % on a GPU. Beside other work a verdict may be inconclusive, and must say so; no
+point below 0.9 or above 1.1 may be shown without the mark of a noisy measurement. `--busy` lists
+the numbers of endless loops beside the judge, each number a set of its own. `--honest` judges the
+honest kernels of the GPU suite too, and counts those that are marked noisy.
 
+All GPUs are measured on at once, each by a process with cores of its own, as workers do. Honest
+kernels are built beside that, on further cores. After `--within` seconds no verdict is started.
 Run it on a machine with nothing else to do.
 """
 
@@ -21,8 +24,10 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +35,44 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ["GOMP_SPINCOUNT"] = "0"  # read when torch is imported
 
 from benchmarks.shared import ROOT, now, write_json
-from evaluation import pipeline
+from evaluation import device_kind, gpu_files, pipeline
 from evaluation.building.cache_folder import default_cache
+from evaluation.errors import SubmissionError
 from evaluation.tracks.load import load_task
-from evaluation.types import Interval, Report, Verdict, to_json
+from evaluation.types import Interval, Report, Verdict, from_json, to_json
+from runners.worker.bench import shares
 
 OPERATORS = ("rms_norm", "softmax", "matmul", "swiglu")
 TRACKS = {"cpu": "cpp-to-cpp", "gpu": "cuda-to-cuda"}
 FAR = (0.9, 1.1)
 """Beyond these a point is a claim of its own, which needs the mark of a noisy measurement."""
+HONEST = "honest kernels"
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """One verdict: on the unchanged baseline of an operator, or on a file of the honest ones."""
+
+    name: str
+    kind: str
+    cache: Path
+    honest: bool = False
+
+    def judge(self) -> dict[str, Any]:
+        """Return the report of a final verdict, as data."""
+        return to_json(self._judge_honest() if self.honest else self._judge_baseline())
+
+    def _judge_baseline(self) -> Report:
+        task = load_task(ROOT / "tasks", self.name, TRACKS[self.kind])
+        files = {task.target_file: task.operator.baseline(task.track.target)}
+        return pipeline.evaluate(pipeline.Request(task, files, self.cache))
+
+    def _judge_honest(self) -> Report:
+        from tests.gpu.submissions import submissions
+
+        [found] = [each for each in submissions("honest") if each.name == self.name]
+        header = {**found.header, "scope": "final"}
+        return dataclasses.replace(found, header=header).judge(self.cache)
 
 
 def main() -> None:
@@ -56,50 +90,87 @@ def main() -> None:
     output = options.output or ROOT / f"benchmarks/results/noise-{options.kind}.json"
     ends = time.monotonic() + options.within
     results: dict[str, Any] = {"command": f"python {' '.join(sys.argv)}", "at": now(), "sets": {}}
-    for loops in options.busy:
-        reports = []
-        with busy(loops):
-            for number in range(options.repeats):
-                if time.monotonic() > ends:
-                    break
-                operator = options.operators[number % len(options.operators)]
-                report = judge_baseline(operator, TRACKS[options.kind], options.cache)
-                reports.append(report)
-                print(loops, number + 1, operator, line_of(report), flush=True)
+
+    def keep(name: str, reports: Sequence[Report]) -> None:
         if reports:
             results["fingerprint"] = to_json(reports[0].fingerprint)
-            results["sets"][f"{loops} busy loops"] = summary(reports)
+            results["sets"][name] = summary(reports, name)
             write_json(output, results)
-    if options.honest:
-        reports = judge_honest(options.cache, ends)
-        results["sets"]["honest kernels"] = summary(reports)
-        results["fingerprint"] = to_json(reports[0].fingerprint)
-        write_json(output, results)
+
+    with ExitStack() as stack:
+        devices = stack.enter_context(judges(options.kind))
+        results["devices"] = len(devices)
+        built = stack.enter_context(building(options.cache)) if options.honest else {}
+        for loops in options.busy:
+            names = [options.operators[n % len(options.operators)] for n in range(options.repeats)]
+            works = [Work(name, options.kind, options.cache) for name in names]
+            with busy(loops):
+                keep(f"{loops} busy loops", judge_all(devices, works, ends))
+        works = [Work(name, options.kind, options.cache, honest=True) for name in built]
+        keep(HONEST, judge_all(devices, works, ends, lambda work: built[work.name].result()))
     for name, found in results["sets"].items():
         print(name, {key: value for key, value in found.items() if key != "verdicts"})
 
 
-def judge_baseline(operator: str, track: str, cache: Path) -> Report:
-    """Return the final verdict on an operator's unchanged baseline."""
-    task = load_task(ROOT / "tasks", operator, track)
-    files = {task.target_file: task.operator.baseline(task.track.target)}
-    return pipeline.evaluate(pipeline.Request(task, files, cache))
+@contextmanager
+def judges(kind: str) -> Iterator[list[ProcessPoolExecutor]]:
+    """Start a process for each GPU, which sees no other one, or one for the CPU.
+
+    Where there are enough cores, each has a share of them, and this process keeps one for builds.
+    """
+    gpus = gpu_files.measured(device_kind.gpu_count()).names if kind == device_kind.GPU else ()
+    parts = shares(len(gpus) + 1) if gpus else [frozenset(os.sched_getaffinity(0))] * 2
+    spawning = multiprocessing.get_context("spawn")
+    with ExitStack() as stack:
+        pools = []
+        for gpu, cores in zip(gpus or ("",), parts, strict=False):
+            if gpu:
+                os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+            os.sched_setaffinity(0, cores)
+            pools.append(stack.enter_context(ProcessPoolExecutor(1, spawning)))
+            pools[-1].submit(os.getpid).result()  # it starts here, and inherits both
+        if gpus:
+            os.environ["CUDA_VISIBLE_DEVICES"] = gpus[0]
+        os.sched_setaffinity(0, parts[-1])
+        yield pools
 
 
-def judge_honest(cache: Path, ends: float) -> list[Report]:
-    """Return the final verdicts on the honest kernels of the GPU suite, until the time is over."""
-    from tests.gpu.submissions import build_all, submissions
+@contextmanager
+def building(cache: Path) -> Iterator[Mapping[str, Future[None]]]:
+    """Build the honest kernels in the background; verdicts report their build errors."""
+    from tests.gpu.submissions import Submission, submissions
 
-    works = submissions("honest")
-    build_all(works, cache)
-    reports = []
-    for work in works:
-        if time.monotonic() > ends:
-            break
-        reports.append(
-            dataclasses.replace(work, header={**work.header, "scope": "final"}).judge(cache)
-        )
-        print(work.name, line_of(reports[-1]), flush=True)
+    def build(submission: Submission) -> None:
+        with suppress(SubmissionError):
+            submission.build(cache)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        try:
+            yield {each.name: pool.submit(build, each) for each in submissions("honest")}
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def judge_all(
+    devices: Sequence[ProcessPoolExecutor],
+    works: Sequence[Work],
+    ends: float,
+    prepare: Callable[[Work], object] = lambda work: None,
+) -> list[Report]:
+    """Return the verdicts on `works`, one at a time on each device, until the time is over."""
+    waiting, reports = deque(works), []
+
+    def serve(device: ProcessPoolExecutor) -> None:
+        while waiting and time.monotonic() < ends:
+            with suppress(IndexError):  # another device took the last one
+                work = waiting.popleft()
+                prepare(work)
+                report = from_json(Report, device.submit(work.judge).result())
+                reports.append(report)
+                print(len(reports), work.name, line_of(report), flush=True)
+
+    with ThreadPoolExecutor(len(devices)) as threads:
+        list(threads.map(serve, devices))
     return reports
 
 
@@ -115,42 +186,58 @@ def intervals(report: Report) -> list[Interval]:
     return [interval for interval in (report.seen, report.unseen) if interval]
 
 
-def summary(reports: Sequence[Report]) -> dict[str, Any]:
+def summary(reports: Sequence[Report], name: str) -> dict[str, Any]:
     """Return the counts and means of a set of verdicts, and each verdict's figures."""
     passed = [report for report in reports if report.verdict is Verdict.PASSED]
-    held = [all(i.low <= 1 <= i.high for i in intervals(report)) for report in passed]
     cases = [m for r in passed for g in r.gates for m in g.measurements]
+    inconclusive = sum(report.verdict is Verdict.INCONCLUSIVE for report in reports)
+    found: dict[str, Any] = {
+        "verdicts_of_set": len(reports),
+        "inconclusive": inconclusive,
+        "other": sum(r.verdict not in (Verdict.PASSED, Verdict.INCONCLUSIVE) for r in reports),
+        "noisy": sum(report.noisy for report in passed),
+        "cases": len(cases),
+        "noisy_cases": sum(m.noisy for m in cases),
+        "median_seconds": statistics.median(report.seconds["total"] for report in reports),
+        "most_seconds": max(report.seconds["total"] for report in reports),
+    }
+    if name != HONEST:
+        found |= of_baselines(passed, inconclusive)
+    return {**found, "verdicts": [figures(report) for report in reports]}
+
+
+def of_baselines(passed: Sequence[Report], inconclusive: int) -> dict[str, Any]:
+    """Return how well the verdicts on unchanged baselines read 1."""
+    found: dict[str, Any] = {}
+    cases = [m for r in passed for g in r.gates for m in g.measurements]
+    for name, measured in (
+        ("seen", [report.seen for report in passed if report.seen]),
+        ("unseen", [report.unseen for report in passed if report.unseen]),
+        ("case", cases),
+    ):
+        if measured:
+            found[f"mean_{name}"] = statistics.geometric_mean(each.speedup for each in measured)
+            found[f"{name}_intervals_that_hold_1"] = sum(
+                each.low <= 1 <= each.high for each in measured
+            )
+    held = [all(i.low <= 1 <= i.high for i in intervals(report)) for report in passed]
     far = [
         report
         for report in passed
         if not report.noisy and any(not FAR[0] <= i.speedup <= FAR[1] for i in intervals(report))
     ]
-    found: dict[str, Any] = {
-        "verdicts_of_set": len(reports),
-        "inconclusive": sum(r.verdict is Verdict.INCONCLUSIVE for r in reports),
-        "other": sum(r.verdict not in (Verdict.PASSED, Verdict.INCONCLUSIVE) for r in reports),
-        "noisy": sum(report.noisy for report in passed),
-        "hold_1_or_inconclusive": len(reports) - held.count(False),
+    return {
+        **found,
+        "hold_1_or_inconclusive": sum(held) + inconclusive,
         "far_without_mark": len(far),
-        "cases": len(cases),
-        "cases_that_hold_1": sum(m.low <= 1 <= m.high for m in cases),
-        "noisy_cases": sum(m.noisy for m in cases),
-        "median_seconds": statistics.median(report.seconds["total"] for report in reports),
-        "most_seconds": max(report.seconds["total"] for report in reports),
     }
-    for name, values in (
-        ("seen", [report.seen.speedup for report in passed if report.seen]),
-        ("unseen", [report.unseen.speedup for report in passed if report.unseen]),
-        ("case", [m.speedup for m in cases]),
-    ):
-        if values:
-            found[f"mean_{name}"] = statistics.geometric_mean(values)
-    return {**found, "verdicts": [figures(report) for report in reports]}
 
 
 def figures(report: Report) -> dict[str, Any]:
+    device = report.fingerprint.get("device", {})
     return {
         "task": report.task,
+        "device": device.get("uuid", device.get("name", "")),
         "verdict": report.verdict.value,
         "message": report.message,
         "seen": to_json(report.seen),

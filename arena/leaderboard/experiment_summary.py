@@ -68,7 +68,8 @@ class AgentComparison:
     """One agent against the first, on the tasks that both passed by the same judge.
 
     `over` is the geometric mean of its speed over the first's. `ahead` and `behind` count the
-    tasks with a significant difference, `level` the others.
+    tasks with a significant difference, `level` the others. `noisy` is the number of tasks with a
+    noisy verdict on either side.
     """
 
     first: Agent
@@ -77,6 +78,7 @@ class AgentComparison:
     ahead: int
     behind: int
     level: int
+    noisy: int
 
     @property
     def common(self) -> int:
@@ -191,14 +193,15 @@ def _rows(runs: Iterable[Run], agents: Sequence[Agent]) -> list[TaskRow]:
 def _comparisons(agents: Sequence[Agent], rows: Sequence[TaskRow]) -> list[AgentComparison]:
     found = []
     for number, agent in enumerate(agents[1:], start=1):
-        pairs = [(row.cells[number], row.cells[0]) for row in rows]
-        over = [
-            ratio(cell.speedup, first.speedup)
-            for cell, first in pairs
+        pairs = [
+            (cell, first, ratio(cell.speedup, first.speedup))
+            for cell, first in ((row.cells[number], row.cells[0]) for row in rows)
             if cell and first and cell.speedup and first.speedup and cell.judges == first.judges
         ]
+        over = [each for _, _, each in pairs]
         if mean := geomean(over):
             ahead, behind = sum(e.low > 1 for e in over), sum(e.high < 1 for e in over)
             level = len(over) - ahead - behind
-            found.append(AgentComparison(agents[0], agent, mean, ahead, behind, level))
+            noisy = sum(cell.noisy or first.noisy for cell, first, _ in pairs)
+            found.append(AgentComparison(agents[0], agent, mean, ahead, behind, level, noisy))
     return found

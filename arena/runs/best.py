@@ -12,7 +12,15 @@ from typing import Protocol, TypeVar
 from django.db.models import QuerySet
 
 from arena.runs.models import Evaluation, Run, Submission
-from arena.runs.states import EvaluationStatus, Scope
+from arena.runs.states import (
+    INCONCLUSIVE,
+    EvaluationStatus,
+    Fault,
+    RunStatus,
+    Scope,
+    outcome_of,
+)
+from evaluation.types import GateName
 
 
 class Judged(Protocol):
@@ -47,22 +55,36 @@ def chosen_round(run: Run) -> Submission | None:
     """Return the round that gets the final verdict: the best one that passed.
 
     So one noisy figure wins nothing. Where nothing can be timed it is the latest; without any
-    verdict, the last submission.
+    verdict, the last submission. An inconclusive round neither passed nor failed: where none
+    passed, it is the latest of those that were right. A final verdict waits longer for a quiet
+    machine.
     """
     rounds = run.submissions.order_by("-round").select_related("run")
     judged = Evaluation.objects.filter(submission__run=run, scope=Scope.ROUND)
     if not judged.exclude(verdict="").exists():
         return rounds.first()
-    passed = judged.filter(status=EvaluationStatus.DONE, verdict="passed")
-    best = best_first(passed).first() or passed.order_by("-submission__round").first()
+    judged = judged.filter(status=EvaluationStatus.DONE)
+    passed, latest = judged.filter(verdict="passed"), "-submission__round"
+    right = judged.filter(
+        verdict=INCONCLUSIVE, gates__gate=GateName.CORRECTNESS, gates__verdict="passed"
+    )
+    best = best_first(passed).first() or passed.order_by(latest).first()
+    best = best or right.order_by(latest).first()
     return rounds.get(pk=best.submission_id) if best else None
 
 
-def why_nothing_passed(run: Run) -> str:
-    """Return the reason of the last verdict; empty where there is none."""
+def end_without_final(run: Run, unjudged: str) -> tuple[RunStatus, str, Fault]:
+    """Return status, reason and fault of a run of which no round gets a final verdict.
+
+    The last round that was measured decides. Where all are inconclusive, the arena could not
+    measure, and that is its fault. `unjudged` is the reason of a run without any verdict.
+    """
     judged = Evaluation.objects.filter(submission__run=run, scope=Scope.ROUND).exclude(verdict="")
-    last = judged.order_by("-submission__round").select_related("submission").first()
+    judged = judged.order_by("-submission__round").select_related("submission")
+    last = judged.exclude(verdict=INCONCLUSIVE).first() or judged.first()
     if last is None:
-        return ""
+        return RunStatus.FAILED, unjudged, Fault.CANDIDATE
     why = last.message or last.reason or last.verdict
-    return f"No round passed. Round {last.submission.round}, the last: {why}"
+    what = "could be measured" if last.verdict == INCONCLUSIVE else "passed"
+    text = f"No round {what}. Round {last.submission.round}, the last: {why}"
+    return outcome_of(last.verdict, text)

@@ -26,6 +26,7 @@ class Round:
     high: float | None
     best: float | None
     """Speedup of the best round so far."""
+    best_is_noisy: bool
     is_best: bool
 
     @property
@@ -73,6 +74,7 @@ def rounds_of(run: Run) -> list[Round]:
                 low=passed.low if passed else None,
                 high=passed.high if passed else None,
                 best=best.speedup if best else None,
+                best_is_noisy=best is not None and best.noisy,
                 is_best=best is not None and best is own,
             )
         )

@@ -72,3 +72,12 @@ RUN_JUDGED = (RunStatus.PASSED, RunStatus.FAILED)
 EVALUATION_WAITING = (EvaluationStatus.QUEUED, EvaluationStatus.BUILT)
 EVALUATION_HELD = (EvaluationStatus.BUILDING, EvaluationStatus.MEASURING)
 EVALUATION_ACTIVE = EVALUATION_WAITING + EVALUATION_HELD
+
+
+def outcome_of(verdict: str, reason: str) -> tuple[RunStatus, str, Fault]:
+    """Return the status, reason and fault of a run with this final verdict."""
+    if verdict == "passed":
+        return RunStatus.PASSED, "", Fault.NOBODY
+    if verdict == INCONCLUSIVE:
+        return RunStatus.BROKEN, reason, Fault.ARENA
+    return RunStatus.FAILED, reason, Fault.CANDIDATE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,11 @@ from evaluation.types import CompilerOutput, Diagnostic, Reason
 
 MAX_ADDRESS_BYTES = 8 << 30
 """Address space of a compiler."""
+PYTHON_PATHS = (
+    *(sys.prefix, sys.base_prefix, "/sys/devices/system"),
+    *("/proc/cpuinfo", "/proc/meminfo", "/proc/self/statm"),
+)
+"""What a build that runs Python and imports PyTorch reads beyond the toolchain."""
 MAX_TEXT, MAX_LISTING = 64_000, 400_000
 """Characters of a compiler's output and of an assembly listing."""
 MAX_LISTING_BYTES = 4 * MAX_LISTING
@@ -92,6 +98,8 @@ def run_compiler(
 ) -> tuple[launch.Completed, float]:
     """Run a command in the sandbox, with `work` as its home and only writable folder.
 
+    It reads the toolchain and the `readable` paths, and no other file of the machine.
+
     Returns: the completed command and its duration in milliseconds.
     """
     policy = Policy(
@@ -99,6 +107,7 @@ def run_compiler(
         readable=tuple(readable),
         writable=(str(work),),
         memory_bytes=max_address_bytes,
+        toolchain_only=True,
     )
     started = time.perf_counter()
     completed = launch.run(

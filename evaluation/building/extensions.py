@@ -19,7 +19,7 @@ from typing import Any
 
 from evaluation import device_kind
 from evaluation.building import native, nvcc
-from evaluation.building.compile_jobs import MAX_TEXT, run_compiler
+from evaluation.building.compile_jobs import MAX_TEXT, PYTHON_PATHS, run_compiler
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.sandbox import untrusted_files
 from evaluation.sandboxed import build_torch
@@ -69,7 +69,7 @@ def build(source: Path, seconds: float) -> CompilerOutput:
             "CXX": native.COMPILER,
             "MAX_JOBS": str(len(os.sched_getaffinity(0))),
         }
-        readable = [sys.prefix, sys.base_prefix, str(_SCRIPT), str(folder)]
+        readable = [*PYTHON_PATHS, str(_SCRIPT), str(folder)]
         if toolkit:
             env["CUDA_HOME"] = str(toolkit.root)
             env["NVCC_APPEND_FLAGS"] = nvcc.DEFAULT_STREAM_FLAG

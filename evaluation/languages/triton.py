@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation import device_kind
 from evaluation.building import nvcc, static_analysis, triton_cache
-from evaluation.building.compile_jobs import MAX_ADDRESS_BYTES, run_compiler
+from evaluation.building.compile_jobs import MAX_ADDRESS_BYTES, PYTHON_PATHS, run_compiler
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.languages import Kernel, Language, Texts, TrivialSource
 from evaluation.languages._python import load_function
@@ -260,7 +260,7 @@ def _compile(
     return run_compiler(
         [sys.executable, "-I", str(_COMPILER), str(request), str(work / "result")],
         work,
-        (sys.prefix, sys.base_prefix, str(_COMPILER), str(folder)),
+        (*PYTHON_PATHS, str(_COMPILER), str(folder)),
         task.operator.limits.seconds,
         env={
             "TRITON_CACHE_DIR": str(work / "cache"),

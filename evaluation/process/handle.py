@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from evaluation.device_kind import GPU, judge_has_core
-from evaluation.errors import Broken, SubmissionError
+from evaluation.errors import Broken, Inconclusive, SubmissionError
 from evaluation.memory import cuda_ipc
 from evaluation.memory.layout import Region
 from evaluation.process.channel import (
@@ -353,14 +353,17 @@ class ProcessHandle:
     def require_idle(self) -> None:
         """Require that a GPU is idle after the reply.
 
-        Raises: SubmissionError when ending the process makes it idle, Broken otherwise.
+        Raises: SubmissionError when ending the process makes it idle, Inconclusive otherwise.
         """
         gpus = range(self.limits.ranks)
         if self.limits.kind != GPU or all(map(cuda_ipc.gpu_is_idle, gpus)):
             return
         self.kill_and_wait()
         if not all(map(cuda_ipc.gpu_is_idle, gpus)):
-            raise Broken("another process keeps the GPU busy, so nothing can be timed on it")
+            raise Inconclusive(
+                "GPU busy when its work was over: inconclusive, another process keeps it busy; "
+                "judge again when it is idle"
+            )
         message = "left work running on the GPU after it had answered"
         raise SubmissionError(Reason.FORBIDDEN, message)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import struct
 
-from evaluation.sandbox.mounts import DEVICE_PATHS, GPU_PATHS, SYSTEM_PATHS
+from evaluation.sandbox.mounts import DEVICE_PATHS, GPU_PATHS, system_paths
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.syscalls import checked, libc
 
@@ -33,7 +33,7 @@ def restrict(policy: Policy) -> None:
     attributes = struct.pack("QQQ", every, network, scope)
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8
     ruleset = checked(libc.syscall(_CREATE_RULESET, attributes, size, 0), "landlock_create_ruleset")
-    grants = [(path, _READ) for path in (*SYSTEM_PATHS, *policy.readable)]
+    grants = [(path, _READ) for path in (*system_paths(policy), *policy.readable)]
     grants += [(path, every) for path in (*DEVICE_PATHS, *policy.writable)]
     if policy.gpu:
         grants += [(path, _READ) for path in GPU_PATHS]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.syscalls import checked, libc
 
-SYSTEM_PATHS = (
-    "/usr /lib /lib64 /lib32 /bin /sbin /proc /sys/devices/system /sys/fs/cgroup /etc/ld.so.cache"
-    " /etc/ld.so.conf /etc/ld.so.conf.d /etc/alternatives /etc/localtime /etc/passwd /etc/group"
-    " /etc/nsswitch.conf /dev/random /dev/urandom"
+TOOLCHAIN_PATHS = (
+    "/usr /lib /lib64 /lib32 /bin /sbin /etc/ld.so.cache /etc/ld.so.conf /etc/ld.so.conf.d"
+    " /etc/alternatives /dev/random /dev/urandom"
 ).split()
+SYSTEM_PATHS = (
+    *TOOLCHAIN_PATHS,
+    *"/proc /sys/devices/system /sys/fs/cgroup /etc/localtime /etc/passwd /etc/group".split(),
+    "/etc/nsswitch.conf",
+)
 DEVICE_PATHS = ("/dev/null", "/dev/zero")
 GPU_PATHS = ("/sys", "/opt/rocm")
 """Folders that drivers of GPUs read."""
@@ -62,7 +66,9 @@ def arrange(policy: Policy, user: int) -> None:
             _mount(path, path, None, MS_BIND)  # as a mount of its own it stays read-only
         cwd = os.getcwd()
         granted = (*policy.readable, *policy.writable)
-        every = (*SYSTEM_PATHS, *DEVICE_PATHS, *granted, *gpu_paths(policy))
+        # Without Landlock a process needs /proc, which names only the processes of its sandbox.
+        system = (*system_paths(policy), "/proc")
+        every = (*system, *DEVICE_PATHS, *granted, *gpu_paths(policy))
         # Landlock refuses other paths; where there is none, they are hidden.
         if policy.minimal_root or not (policy.features.landlock or policy.confines_itself):
             with os.scandir("/") as entries:
@@ -90,6 +96,11 @@ def _give(folder: str, user: int) -> None:
     for place, _, names in os.walk(folder):
         for path in (place, *(os.path.join(place, name) for name in names)):
             os.chown(path, user, user, follow_symlinks=False)
+
+
+def system_paths(policy: Policy) -> Sequence[str]:
+    """Return what a policy lets a process read of the system."""
+    return TOOLCHAIN_PATHS if policy.toolchain_only else SYSTEM_PATHS
 
 
 def gpu_paths(policy: Policy) -> tuple[str, ...]:

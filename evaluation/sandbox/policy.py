@@ -56,6 +56,9 @@ class Policy:
     """Whether it runs as a user of its own, who gets its writable folders."""
     minimal_root: bool = False
     """Whether all other paths are hidden. `unix_sockets` reach every socket with a visible path."""
+    toolchain_only: bool = False
+    """Whether it sees of the system only programs, headers and libraries: no accounts, no `/proc`.
+    """
     judges: bool = False
     """True for a judge, which shares memory with processes that it confines in turn."""
     confines_itself: bool = False

@@ -116,6 +116,8 @@ def main(request_path: Path, answer: str) -> int:
     gc.freeze()
     gc.enable()
     request = json.loads(request_path.read_text())
+    pages = int(Path("/proc/self/statm").read_text().split()[0])  # those forked cannot read theirs
+    request["mapped_bytes"] = pages * resource.getpagesize()
     children = [fork(number, request, answer) for number in range(len(request["targets"]))]
     first, *_ = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     return first if first >= 0 else 128 - first
@@ -138,7 +140,7 @@ def fork(number: int, request: dict[str, Any], path: str) -> int:
     Path(f"{path}.{number}").write_text(json.dumps(answer))
     sys.stdout.flush()
     if entry and number == 0 and request["others"]:
-        compile_ahead(entry, request["others"])
+        compile_ahead(entry, request["others"], request["mapped_bytes"])
     os._exit(0)
 
 
@@ -170,7 +172,9 @@ def compile_for(
     return entry
 
 
-def compile_ahead(entry: Callable[..., Any], calls: list[list[dict[str, Any]]]) -> None:
+def compile_ahead(
+    entry: Callable[..., Any], calls: list[list[dict[str, Any]]], mapped_bytes: int
+) -> None:
     """Compile the kernels of these calls into Triton's cache, until the time is up.
 
     It also compiles Triton's launchers: one C module, or one a signature before Triton 3.7. An
@@ -187,7 +191,7 @@ def compile_ahead(entry: Callable[..., Any], calls: list[list[dict[str, Any]]]) 
     triton.knobs.compilation.listener = None
     triton.runtime.driver.active.launcher_cls = launcher
     shares = min(MAX_PROCESSES, len(os.sched_getaffinity(0)), len(calls))
-    memory = resource.getrlimit(resource.RLIMIT_AS)[0] // shares
+    memory = mapped_bytes + resource.getrlimit(resource.RLIMIT_AS)[0] // shares
     children = [fork_share(entry, calls[share::shares], memory) for share in range(shares)]
     with contextlib.suppress(Exception):
         CudaUtils()
@@ -196,7 +200,7 @@ def compile_ahead(entry: Callable[..., Any], calls: list[list[dict[str, Any]]]) 
 
 
 def fork_share(entry: Callable[..., Any], calls: list[list[dict[str, Any]]], memory: int) -> int:
-    """Fork a process that makes these calls with so many more bytes of memory; return the pid."""
+    """Fork a process that makes these calls with so many bytes of addresses; return the pid."""
     import torch
 
     child = os.fork()
@@ -204,9 +208,7 @@ def fork_share(entry: Callable[..., Any], calls: list[list[dict[str, Any]]], mem
         return child
     signal.alarm(MAX_AHEAD_SECONDS)  # the judge reads only whole entries of Triton's cache
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limit = pages * resource.getpagesize() + memory
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         for call in calls:
             with contextlib.suppress(Exception):
                 entry(*values_of(call, torch.empty))

@@ -23,7 +23,8 @@ from runners.gateway.providers import Provider
 from runners.gateway.server import Gateway, Settings
 from runners.gateway.traffic import Replay, TrafficWriter
 
-START_SECONDS = 60
+START_SECONDS = 900
+"""Time for the sandbox to open its network; an agent may be suspended as it starts."""
 
 
 def report(kind: str, facts: Mapping[str, Any]) -> None:

@@ -130,6 +130,11 @@ class Child:
             os.set_blocking(stream, False)
 
     @property
+    def pid(self) -> int:
+        """Return the pid of its subreaper."""
+        return self._process.pid
+
+    @property
     def alive(self) -> bool:
         return self._process.poll() is None
 

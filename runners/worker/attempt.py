@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from django.db import connections
 from arena.catalog.task_folders import root_of
 from arena.errors import Conflict, UserError
 from arena.runs import services
-from arena.runs.best import chosen_round, why_nothing_passed
+from arena.runs.best import chosen_round, end_without_final
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
 from arena.runs.trace.events import EventDraft
@@ -35,7 +36,9 @@ from runners.agent.task_sheet import run_files
 from runners.agent.workspace import Unreadable, Workspace, has_mcp
 from runners.agents import workspace_files
 from runners.process.supervisor import LINE_BYTES, Child, Ended, Ending, stopping
+from runners.worker.bench import processor_is_measured
 from runners.worker.model_gateway import Failure, ModelGateway, NoModel
+from runners.worker.suspension import Suspension
 
 logger = logging.getLogger(__name__)
 
@@ -161,6 +164,8 @@ class _Attempt:
             stack.callback(self._over.set)
             control = stack.enter_context(self.gateway.serving()) if self.gateway else -1
             self.agent = self._start_agent(control)
+            measuring = partial(processor_is_measured, settings.ARENA_HOME)
+            stack.enter_context(Suspension(self.agent.pid, self.clock, measuring).watching())
             watch = ResourceWatch(resource_watch.AGENT_LIMITS, [str(self.workspace.folder)])
             return self.agent.follow(
                 deadline=self.clock.deadline, heartbeat=self._heartbeat, watch=watch
@@ -328,7 +333,8 @@ class _Attempt:
                 text = " ".join((failure.text, *self._last_words(ended)))
                 self._finish(RunStatus.BROKEN, text, failure.fault)
             else:
-                self._finish(RunStatus.FAILED, self._why_nothing_passed(ended), Fault.CANDIDATE)
+                unjudged = " ".join((self.unsent, *self._last_words(ended)))
+                self._finish(*end_without_final(self.run, unjudged))
 
     def _request_final(self, chosen: Submission) -> None:
         """Request the final judging, unless the run is to be cancelled since its agent ended."""
@@ -394,7 +400,3 @@ class _Attempt:
                 text = f"The agent ended with status {ended.code}."
                 body = {"message": text, "fault": Fault.CANDIDATE, "traceback": ended.stderr}
                 self._record("error", body)
-
-    def _why_nothing_passed(self, ended: Ended) -> str:
-        why = why_nothing_passed(self.run)
-        return why or " ".join((self.unsent, *self._last_words(ended)))

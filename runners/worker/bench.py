@@ -122,6 +122,12 @@ def beside_processor(home: Path) -> Bench:
     return of_processor(home, shared=True)
 
 
+def processor_is_measured(home: Path) -> bool:
+    """Return whether something is measured on the cores of an arena's machine now."""
+    with beside_processor(home).held() as free:
+        return not free
+
+
 here: dict[str, Sequence[Bench]] = {}
 """Benches of this process by hardware slug."""
 

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from arena.accounts.models import ApiToken
 from arena.catalog.models import Agent, Task, TaskVersion
+from arena.leaderboard import results
 from arena.runs import services
 from arena.runs.models import Evaluation, Experiment, Run
 from arena.runs.standings import touch
@@ -190,6 +191,33 @@ def test_experiment_with_nothing_solved_never_ranks_above_a_solved_task(client, 
     ]  # fmt: skip
     text = page.content.decode()
     assert text.index(">winner</a>") < text.index(">loser</a>")
+
+
+def test_experiment_of_published_results_ranks_what_is_solved_first(lines, client, tmp_path):  # noqa: F811
+    """Two published runs whose agents share no task, of which one failed."""
+    load(lines, tmp_path / "published.jsonl")
+    before = rows(client, track="cuda-to-cuda")
+    judged = Run.objects.filter(agent__open_book=False).order_by("pk")
+    lost = judged.filter(status="failed").first()
+    alike = {"hardware": lost.hardware, "judge_version": lost.judge_version, "status": "passed"}
+    others = judged.exclude(agent=lost.agent).exclude(task_version__task=lost.task_version.task)
+    won = others.filter(**alike).first()
+    plan = {
+        "slug": "duel",
+        "title": "Duel",
+        "agents": [
+            {"agent": run.agent.slug, "tasks": [run.task_version.task.slug]} for run in (lost, won)
+        ],
+    }
+    duel = Experiment.objects.create(slug="duel", title="Duel", plan=plan)
+    Run.objects.filter(pk__in=(lost.pk, won.pk)).update(experiment=duel)
+    results.forget()  # a run does not change its experiment later
+    listed = [
+        (row["agent"], row["rank"], row["pass_rate"]) for row in rows(client, experiment="duel")
+    ]
+    assert listed == [(won.agent.slug, 1, 0.5), (lost.agent.slug, 2, 0.0)]
+    assert first_of_page(client, experiment="duel") == (won.agent.slug, 1)
+    assert rows(client, track="cuda-to-cuda") == before
 
 
 def test_disqualified_entries_leave_the_ranks_with_a_public_reason(client, leader, hardware):

@@ -6,17 +6,32 @@ from typing import Any
 
 import pytest
 
+from arena.accounts.models import ApiToken
 from arena.runs import services
+from arena.runs.best import chosen_round, end_without_final
 from arena.runs.models import Evaluation, Event, Run
 from arena.runs.services.rejudging import replace_verdict
-from tests.arena.factories import LEASE, ask_for_verdict, finished, judge, report
+from tests.arena.factories import LEASE, ask_for_verdict, compiled, finished, gate, judge, report
 
 pytestmark = pytest.mark.django_db
 BUSY = "processor busy 74 % of the time: inconclusive, other work disturbed 9 of 9 pairs of windows"
 
 
-def inconclusive() -> Any:
-    return report("inconclusive", message=BUSY)
+def inconclusive(right: bool = True) -> Any:
+    """Return the report on a source whose values were right, or were not yet compared."""
+    last = (gate("performance", "inconclusive"),) if right else ()
+    verdict = "passed" if right else "inconclusive"
+    gates = (gate("integrity"), compiled(), gate("correctness", verdict), *last)
+    return report("inconclusive", message=BUSY, gates=gates)
+
+
+def judge_twice(evaluation: Evaluation, outcome: Any) -> None:
+    for _ in range(2):
+        judge(evaluation, outcome)
+
+
+def judge_or_repeat(evaluation: Evaluation, outcome: Any) -> None:
+    (judge_twice if outcome.verdict == "inconclusive" else judge)(evaluation, outcome)
 
 
 @pytest.fixture
@@ -43,8 +58,7 @@ def test_final_verdict_inconclusive_twice_ends_the_run_as_nobodys_and_can_be_jud
     run: Run,
 ) -> None:
     evaluation = ask_for_verdict(run)
-    for _ in range(2):
-        judge(evaluation, inconclusive())
+    judge_twice(evaluation, inconclusive())
     evaluation.refresh_from_db()
     run.refresh_from_db()
     assert (evaluation.status, evaluation.verdict) == ("done", "inconclusive")
@@ -58,12 +72,63 @@ def test_final_verdict_inconclusive_twice_ends_the_run_as_nobodys_and_can_be_jud
 
 def test_inconclusive_round_is_not_spent(run: Run) -> None:
     evaluation = ask_for_verdict(run, "round")
-    for _ in range(2):
-        judge(evaluation, inconclusive())
+    judge_twice(evaluation, inconclusive())
     assert services.rounds_spent(run) == 0
     judge(ask_for_verdict(run, "round"), report())
     assert services.rounds_spent(run) == 1
     assert services.progress(run).rounds_left == 1
+
+
+def test_inconclusive_rounds_are_free_up_to_the_number_of_the_budget(run: Run) -> None:
+    for _ in range(3):
+        judge_twice(ask_for_verdict(run, "round"), inconclusive())
+    assert services.rounds_spent(run) == 1, "so a run ends on a machine that is never idle"
+
+
+def test_final_verdict_is_of_the_latest_inconclusive_round_that_was_right(run: Run) -> None:
+    for outcome in (report("failed"), *3 * [inconclusive()], inconclusive(right=False)):
+        judge_or_repeat(ask_for_verdict(run, "round"), outcome)
+    chosen = chosen_round(run)
+    assert chosen and chosen.round == 4
+
+
+def test_round_that_passed_is_chosen_before_a_later_inconclusive_one(run: Run) -> None:
+    for outcome in (report(), inconclusive()):
+        judge_or_repeat(ask_for_verdict(run, "round"), outcome)
+    chosen = chosen_round(run)
+    assert chosen and chosen.round == 1
+
+
+def test_run_of_inconclusive_rounds_alone_ends_by_the_fault_of_the_arena(run: Run) -> None:
+    judge_twice(ask_for_verdict(run, "round"), inconclusive(right=False))
+    assert chosen_round(run) is None
+    text = f"No round could be measured. Round 1, the last: {BUSY}"
+    assert end_without_final(run, "unused") == ("broken", text, "arena")
+
+
+def test_failed_round_gives_the_reason_beside_a_later_inconclusive_one(run: Run) -> None:
+    for outcome in (report("failed"), inconclusive(right=False)):
+        judge_or_repeat(ask_for_verdict(run, "round"), outcome)
+    assert chosen_round(run) is None
+    text = "No round passed. Round 1, the last: Case small differs at [3]."
+    assert end_without_final(run, "unused") == ("failed", text, "candidate")
+
+
+def test_external_run_of_inconclusive_rounds_alone_ends_by_the_fault_of_the_arena(
+    client: Any, alice: Any, task: Any, hardware: Any
+) -> None:
+    _, secret = ApiToken.issue(alice, "agent", ("ingest", "read"))
+
+    def post(path: str, body: Any) -> Any:
+        headers = {"authorization": f"Bearer {secret}"}
+        return client.post(f"/api/v1/runs{path}", body, "application/json", headers=headers).json()
+
+    run = post("", {"task": "relu/cpp-to-cpp", "external": {"name": "Climber", "model": "m-1"}})
+    post(f"/{run['id']}/verdicts", {"source": "int a;", "round": 1})
+    judge_twice(Evaluation.objects.get(), inconclusive(right=False))
+    ended = post(f"/{run['id']}/finish", {})
+    assert (ended["status"], ended["fault"]) == ("broken", "arena")
+    assert Run.objects.get().reason.startswith("No round could be measured.")
 
 
 def test_inconclusive_rejudging_keeps_the_earlier_verdict(start: Any) -> None:

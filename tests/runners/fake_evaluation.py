@@ -2,6 +2,7 @@
 
 It honours the protocol of `python -m evaluation` and judges by what the source tells it in words:
 `speedup 1.5`, `within 0.9`, `wrong`, `does not compile`, `hangs`, `breaks`, `breaks once`,
+`busy` (in rounds), `always busy`,
 `waits` (for the file `go` in its cache), `meets another`, `is built beside`, `no device`,
 `no profiler`, `spoils a profile`. It has the devices that
 `devices.json` of its cache lists, else a processor, and notes in `turns` what it did when, where it
@@ -83,6 +84,10 @@ def judge(request: dict[str, Any]) -> int:
         gates.append(gate("correctness", "failed", "WRONG_VALUES", message="case nominal", total=3))
         return report(gates, request)
     gates.append(gate("correctness", passed=3, total=3))
+    if "busy" in source and ("always busy" in source or request["scope"] == "round"):
+        message = "processor busy 74 % of the time: inconclusive"
+        gates.append(gate("performance", "inconclusive", "MACHINE_BUSY", message=message))
+        return report(gates, request)
     speedup, half_width = number("speedup", source, 1.0), number("within", source, 0.01)
     seen, unseen = (measurement(split, speedup, half_width) for split in ("seen", "unseen"))
     gates.append(gate("performance", measurements=[seen]))
@@ -201,7 +206,7 @@ def report(
         unseen=interval if request["scope"] == "final" else None, roofline_share=0.5, noisy=False,
         aka_score=0.0, fingerprint={}, seconds={},
     )  # fmt: skip
-    return 0 if last["verdict"] == "passed" else 1
+    return {"passed": 0, "inconclusive": 4}.get(last["verdict"], 1)
 
 
 if __name__ == "__main__":

@@ -92,10 +92,10 @@ def test_a_killed_judge_is_replaced_and_the_run_passes(
 
 
 def test_workers_told_to_stop_give_back_what_they_hold_at_once(house: House) -> None:
-    judged = house.run([{"write": TARGET, "text": "hangs"}, {"check": ""}])
     working = house.run([{"run": "sleep 1000"}])
-    house.wait_until(lambda: is_at(house, judged, "measuring"), 30)
     house.wait_until(lambda: bool(house.events(working, "tool_call")), 30)
+    judged = house.run([{"write": TARGET, "text": "hangs"}, {"check": ""}])
+    house.wait_until(lambda: is_at(house, judged, "measuring"), 30)
     house.stop("hardware")
     assert not is_at(house, judged, "measuring")
     house.stop("agents")

@@ -26,6 +26,7 @@ def a_round(number: int, speedup: float | None) -> Round:
         low=speedup and speedup - 0.1,
         high=speedup and speedup + 0.2,
         best=speedup or 1.0,
+        best_is_noisy=False,
         is_best=False,
     )
 

@@ -18,7 +18,6 @@ from arena.runs.best import best_first
 from arena.runs.models import Evaluation, GateResult, Measurement, Run, Submission
 from arena.runs.services.rejudging import (
     drop_rejudging,
-    outcome_of,
     replace_verdict,
 )
 from arena.runs.services.runs import end_run, record_status
@@ -30,6 +29,7 @@ from arena.runs.states import (
     RunStatus,
     Scope,
     Split,
+    outcome_of,
 )
 from arena.runs.trace.events import EventDraft
 from arena.runs.trace.recording import SYSTEM, note, record
@@ -72,9 +72,13 @@ def submit(run_id: str, files: Mapping[str, str], note: str = "") -> Submission:
 
 
 def rounds_spent(run: Run) -> int:
-    """Return the rounds of a run that count against its budget: all but the inconclusive ones."""
+    """Return the rounds of a run that count against its budget: all but the inconclusive ones.
+
+    Of those as many as the budget has rounds are free, so that a run ends on any machine.
+    """
     rounds = Evaluation.objects.filter(submission__run=run, scope=Scope.ROUND)
-    return run.submissions.count() - rounds.filter(verdict=INCONCLUSIVE).count()
+    inconclusive = rounds.filter(verdict=INCONCLUSIVE).count()
+    return run.submissions.count() - min(inconclusive, int(run.budget["rounds"]))
 
 
 def request_evaluation(submission: Submission, scope: str) -> Evaluation:

@@ -19,7 +19,7 @@ from django.utils import timezone
 from arena.accounts.models import User
 from arena.catalog.services import external_agent
 from arena.errors import Conflict, Forbidden, Gap, Invalid, TooLarge, UserError
-from arena.runs.best import chosen_round, why_nothing_passed
+from arena.runs.best import chosen_round, end_without_final
 from arena.runs.models import Evaluation, Event, Run, Submission
 from arena.runs.quotas import FINALS, check_day, lock_owner
 from arena.runs.services.evaluations import request_evaluation, rounds_spent, submit
@@ -313,5 +313,4 @@ def _conclude(run: Run, reason: str) -> None:
         text = f"Round {last.submission.round} could not be judged: {last.message}"
         end_run(run.pk, running, RunStatus.BROKEN, text, Fault.ARENA)
     else:
-        text = why_nothing_passed(run) or reason
-        end_run(run.pk, running, RunStatus.FAILED, text, Fault.CANDIDATE)
+        end_run(run.pk, running, *end_without_final(run, reason))

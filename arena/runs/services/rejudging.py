@@ -20,21 +20,11 @@ from arena.runs.states import (
     NO_JUDGEMENT,
     RUN_JUDGED,
     EvaluationStatus,
-    Fault,
-    RunStatus,
     Scope,
+    outcome_of,
 )
 
 SCORES = tuple(field.name for field in Scores._meta.get_fields())
-
-
-def outcome_of(verdict: str, reason: str) -> tuple[RunStatus, str, Fault]:
-    """Return the status, reason and fault of a run with this final verdict."""
-    if verdict == "passed":
-        return RunStatus.PASSED, "", Fault.NOBODY
-    if verdict == INCONCLUSIVE:
-        return RunStatus.BROKEN, reason, Fault.ARENA
-    return RunStatus.FAILED, reason, Fault.CANDIDATE
 
 
 def request_rejudging(final: Evaluation) -> Evaluation:

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from evaluation.building import triton_cache
-from evaluation.errors import Broken, SubmissionError
+from evaluation.errors import Broken, Inconclusive, SubmissionError
 from evaluation.memory import cuda_ipc
 from evaluation.memory.host import HostMemory
 from evaluation.memory.layout import Layout, TensorSpec
@@ -127,7 +127,7 @@ def allocate(device: Device, size: int) -> None:
     ("quiet_replies", "error"),
     [((True,), None), ((False, True), "left"), ((False, False), "another process")],
 )
-def test_require_idle_busy_gpu_fails_the_process_or_the_judge(
+def test_require_idle_busy_gpu_fails_the_process_or_is_inconclusive(
     fork_server: ForkServer,
     limits: ProcessLimits,
     device: Device,
@@ -143,7 +143,7 @@ def test_require_idle_busy_gpu_fails_the_process_or_the_judge(
             process.require_idle()
             process.request(NOTHING)
         else:
-            kind = SubmissionError if error == "left" else Broken
+            kind = SubmissionError if error == "left" else Inconclusive
             with pytest.raises(kind, match=error):
                 process.require_idle()
             assert not process.pids()
