@@ -23,11 +23,13 @@ import multiprocessing
 import os
 import statistics
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +94,10 @@ def main() -> None:
     results: dict[str, Any] = {"command": f"python {' '.join(sys.argv)}", "at": now(), "sets": {}}
 
     def keep(name: str, reports: Sequence[Report]) -> None:
-        if reports:
-            results["fingerprint"] = to_json(reports[0].fingerprint)
-            results["sets"][name] = summary(reports, name)
-            write_json(output, results)
+        """Write the file anew with a set, so that nothing is lost where a command is ended."""
+        results["fingerprint"] = to_json(reports[0].fingerprint)
+        results["sets"][name] = summary(reports, name)
+        write_json(output, results)
 
     with ExitStack() as stack:
         devices = stack.enter_context(judges(options.kind))
@@ -105,9 +107,10 @@ def main() -> None:
             names = [options.operators[n % len(options.operators)] for n in range(options.repeats)]
             works = [Work(name, options.kind, options.cache) for name in names]
             with busy(loops):
-                keep(f"{loops} busy loops", judge_all(devices, works, ends))
+                judge_all(devices, works, ends, partial(keep, f"{loops} busy loops"))
         works = [Work(name, options.kind, options.cache, honest=True) for name in built]
-        keep(HONEST, judge_all(devices, works, ends, lambda work: built[work.name].result()))
+        prepare = {name: future.result for name, future in built.items()}
+        judge_all(devices, works, ends, partial(keep, HONEST), prepare)
     for name, found in results["sets"].items():
         print(name, {key: value for key, value in found.items() if key != "verdicts"})
 
@@ -128,7 +131,7 @@ def judges(kind: str) -> Iterator[list[ProcessPoolExecutor]]:
                 os.environ["CUDA_VISIBLE_DEVICES"] = gpu
             os.sched_setaffinity(0, cores)
             pools.append(stack.enter_context(ProcessPoolExecutor(1, spawning)))
-            pools[-1].submit(os.getpid).result()  # it starts here, and inherits both
+            pools[-1].submit(os.getpid)  # it starts here, and inherits both
         if gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = gpus[0]
         os.sched_setaffinity(0, parts[-1])
@@ -155,23 +158,37 @@ def judge_all(
     devices: Sequence[ProcessPoolExecutor],
     works: Sequence[Work],
     ends: float,
-    prepare: Callable[[Work], object] = lambda work: None,
-) -> list[Report]:
-    """Return the verdicts on `works`, one at a time on each device, until the time is over."""
-    waiting, reports = deque(works), []
+    keep: Callable[[Sequence[Report]], None],
+    prepare: Mapping[str, Callable[[], object]] | None = None,
+) -> None:
+    """Judge `works`, one at a time on each device, until the time is over.
+
+    `keep` gets all reports after each verdict. What cannot be judged is printed and left out.
+    """
+    waiting, reports, keeping = deque(works), list[Report](), threading.Lock()
 
     def serve(device: ProcessPoolExecutor) -> None:
-        while waiting and time.monotonic() < ends:
-            with suppress(IndexError):  # another device took the last one
+        while time.monotonic() < ends:
+            try:
                 work = waiting.popleft()
-                prepare(work)
+            except IndexError:
+                return
+            try:
+                (prepare or {}).get(work.name, bool)()
                 report = from_json(Report, device.submit(work.judge).result())
+            except BrokenExecutor:  # its process was killed
+                waiting.append(work)
+                return
+            except Exception as error:
+                print(work.name, f"not judged: {type(error).__name__}: {error}", flush=True)
+                continue
+            with keeping:
                 reports.append(report)
                 print(len(reports), work.name, line_of(report), flush=True)
+                keep(reports)
 
     with ThreadPoolExecutor(len(devices)) as threads:
         list(threads.map(serve, devices))
-    return reports
 
 
 def line_of(report: Report) -> str:
