@@ -8,6 +8,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psutil
 import pytest
 
 from arena.accounts.models import ApiToken
@@ -21,6 +22,13 @@ BODY_CHARACTERS = 2_300_000  # a body has at most 2.5 MB
 BAITS = ("-----BEGIN PRIVATE KEY-----", "PRIVATE KEY-----", "token=", "-eyJ", "\n", "\x90")
 MAX_VISIT_SECONDS = 0.2
 MAX_TRACE_SECONDS = 1.0
+"""Of the server's processor time."""
+MAX_SLOWDOWN = 5
+"""Of a page by the worst texts, where other work makes the machine itself slow."""
+MAX_STEP = 3
+"""Limits that one page may take: it may fall together with the reading of the body."""
+ALONE = 5
+"""Pages that are visited before a text is sent."""
 FENCES = ("autohotkey", "xpp", "easytrieve", "cpp", "python", "diff", "asm", "toml")
 FILLINGS = ("\n" * 4000, "\t" * 1000, " " * 8000, (" " * 15 + "\n") * 999, "a(" * 4000)
 
@@ -57,11 +65,17 @@ def visit(url: str) -> float:
     return time.monotonic() - began
 
 
+def alone(server: Server) -> float:
+    """Return the seconds of the slowest page while nothing is sent."""
+    visit(server.url)  # what only a first page takes
+    return max(visit(server.url) for _ in range(ALONE))
+
+
 def test_page_of_a_visitor_is_fast_while_an_agent_sends_its_worst(
     server: Server, run: Run, secret: str
 ) -> None:
-    visit(server.url)  # what only a first page takes
     for bait in BAITS:
+        limit = max(MAX_VISIT_SECONDS, MAX_SLOWDOWN * alone(server))
         text = bait * (BODY_CHARACTERS // len(json.dumps(bait)[1:-1]))
         event = {"kind": "log", "body": {"text": text}}
         visits = []
@@ -71,9 +85,9 @@ def test_page_of_a_visitor_is_fast_while_an_agent_sends_its_worst(
             while not sending.done():
                 visits.append(visit(server.url))
             assert sending.result() == first + 1
-        # One page may fall together with the reading of the body, which is a single step.
-        slow = sorted(visits)[:-1]
-        assert max(slow, default=0.0) < MAX_VISIT_SECONDS, f"{bait!r}: {visits}"
+        *others, slowest = sorted(visits) or [0.0]
+        assert slowest < MAX_STEP * limit, f"{bait!r}: {visits}"
+        assert max(others, default=0.0) < limit, f"{bait!r}: {visits}"
 
 
 @pytest.mark.parametrize("language", FENCES)
@@ -84,5 +98,8 @@ def test_trace_with_the_worst_messages_opens_in_time(
     events = [{"kind": "message", "body": {"role": "assistant", "text": text}} for text in texts]
     assert send(server, run, secret, 1, *events) == len(events) + 1
     visit(server.url)
+    spent = psutil.Process(server.process.pid)
     for path in (f"/runs/{run.pk}/", f"/runs/{run.pk}/events/"):
-        assert visit(f"{server.url}{path}") < MAX_TRACE_SECONDS, path
+        before = sum(spent.cpu_times()[:2])
+        visit(f"{server.url}{path}")
+        assert sum(spent.cpu_times()[:2]) - before < MAX_TRACE_SECONDS, path
