@@ -53,7 +53,12 @@ def rounds_axis(last: int, at_least: int = 1) -> dict[str, Any]:
 
 def symbols(symbol: str, measured: Iterable[Any]) -> list[str]:
     """Return a symbol for each of some figures: hollow for a noisy one, as the captions say."""
-    return [f"{symbol}-open" if each.noisy else symbol for each in measured]
+    return [hollow(symbol, each.noisy) for each in measured]
+
+
+def hollow(symbol: str, noisy: bool | int) -> str:
+    """Return a symbol, hollow for a noisy figure."""
+    return f"{symbol}-open" if noisy else symbol
 
 
 def speedups(

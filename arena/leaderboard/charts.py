@@ -12,6 +12,7 @@ from arena.charts import (
     SERIES,
     Figure,
     figure,
+    hollow,
     rounds_axis,
     speedups,
     symbols,
@@ -112,6 +113,7 @@ def progress_chart(columns: Sequence[Column]) -> Figure:
             hovertemplate="best after round %{x}: %{y:.2f}×<extra>%{fullData.name}</extra>",
         )
         drawn["line"]["shape"] = "hv"
+        drawn["marker"]["symbol"] = [hollow("circle", r.best_is_noisy) for r in rounds]
         data.append(drawn)
     last = max(len(column.rounds) for column in columns)
     y = {**title("speedup over the baseline"), "ticksuffix": "×"}

@@ -75,6 +75,9 @@ def test_progress_chart_shows_the_best_of_each_run_by_round():
     ]
     first, second = plotly.graph_objects.Figure(progress_chart(columns)).data
     assert (first.name, first.y, second.y) == ("a", (1.5, 2.0), (1.5, 1.0))
+    columns[0].rounds[1] = dataclasses.replace(columns[0].rounds[1], best_is_noisy=True)
+    marked = progress_chart(columns)["data"][0]["marker"]["symbol"]
+    assert marked == ["circle", "circle-open"], "a noisy best is hollow"
 
 
 def test_fast_p_chart_has_a_line_for_each_threshold():
@@ -92,6 +95,9 @@ def test_generalization_chart_joins_both_speedups_of_each_agent():
     assert links.x == (2.0, 1.5, None)
     assert seen.y == ("other", "tuner")
     assert unseen.x == (1.5,)
+    noisy = dataclasses.replace(a_row("tuner", 2.0, 1.5), noisy=1)
+    for points in generalization_chart([noisy])["data"][1:]:
+        assert all(symbol.endswith("-open") for symbol in points["marker"]["symbol"])
 
 
 def test_invalid_plotly_attribute_is_rejected():

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from arena.api import api
+from arena.leaderboard.views.board import PARTS
 from arena.runs.models import Evaluation, Experiment, Measurement, Run
 from arena.runs.standings import rebuild
 from tests.web.world import World
@@ -40,6 +41,8 @@ def addresses(world: World) -> list[str]:
         "/analysis/", f"/compare/?run={run}&run={runs[1].pk}", f"/runs/{run}/",
         f"/runs/{run}/summary/", f"/runs/{run}/rounds/1/", f"/runs/{run}/rounds/3/",
         f"/runs/{live.pk}/", f"/runs/{live.pk}/summary/",
+        "/analysis/statistics/", "/agents/tuner/failures/", "/runs/?agent=tuner",
+        *(f"/leaderboard/parts/{name}/" for name in PARTS),
     ]  # fmt: skip
 
 
