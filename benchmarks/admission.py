@@ -40,6 +40,7 @@ from benchmarks.shared import ROOT, is_current, now, resumable_parser, write_jso
 from evaluation.admission.admit import admit, is_self_test
 from evaluation.device_kind import CPU, GPU, gpu_vendor
 from evaluation.devices import detect
+from evaluation.devices.cores import shares
 from evaluation.devices.device import Device
 from evaluation.errors import Broken, TaskError
 from evaluation.languages import languages
@@ -47,7 +48,7 @@ from evaluation.process.fork_server import ForkServer
 from evaluation.tasks.spec import Task, find_operators, folder_of
 from evaluation.tracks.load import load_task, load_tasks
 from evaluation.types import to_json
-from runners.worker.bench import TURNS, Bench, shares, taken
+from runners.worker.bench import TURNS, Bench, taken
 
 
 def pool(environment: Mapping[str, str]) -> Executor:

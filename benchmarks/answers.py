@@ -20,18 +20,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import gc
 import hashlib
 import json
 import os
-import queue
-import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -56,17 +52,13 @@ from evaluation.tasks.spec import Task, find_operators, folder_of, has_mutants
 from evaluation.tracks import builds
 from evaluation.tracks.load import load_task
 from evaluation.types import GateName, Report, Verdict, to_json
+from evaluation.verdict_queue import VerdictQueue, serve
 from runners.agents.compiler import compiled
-from runners.worker.bench import Bench, shares, taken
 
 NATIVE_SUITE = "native"
 TEMPLATES: Mapping[str, Mapping[str, Template]] = {"kernelbench": KERNELBENCH}
 """Triton answers to imported tasks; one to a native task is its baseline."""
 TRACKS = {"compile": "torch-to-torch", "triton": "torch-to-triton"}
-AHEAD = 4
-"""Requests that a process has beside the one that it judges, to build them."""
-CORES_OF_BUILD = 4
-"""Cores of a device's share for each build at a time."""
 MAX_SECONDS = 300.0
 """Time of one verdict, after which its process is ended."""
 COMPILES = "{name} = torch.compile({name}, dynamic=True)"
@@ -112,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     cache = options.cache.absolute()
     if options.serve:
-        serve(cache, options.device)
+        serve(lambda data, fork_server: judge(Request(**data), cache, fork_server), options.device)
         return 0
     end = time.monotonic() + options.within
     devices = [d for d in detect.devices(cache, (options.device,)) if not d.unjudged]
@@ -202,77 +194,22 @@ class Run:
     ) -> None:
         self.devices, self.results, self.output = devices, results, output
         self.end, self.cache = end, cache
-        self._queue: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self._lock = threading.Lock()
 
     def judge(self, wanted: list[Request]) -> None:
         """Judge answers until all are done or the time is over."""
-        for request in wanted:
-            self._queue.put(request)
-        threads = [
-            threading.Thread(target=self._work, args=(device, cores))
-            for device, cores in zip(self.devices, shares(len(self.devices)), strict=True)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    def _work(self, device: Device, cores: frozenset[int]) -> None:
-        bench = Bench(lock=device.uuid, environment=device.environment, cores=cores)
-        with taken([bench]):
-            waiting: list[Request] = []
-            while self._judged(bench, waiting):
-                pass
-
-    def _judged(self, bench: Bench, waiting: list[Request]) -> bool:
-        """Judge in one process until it ends; return whether another one is needed.
-
-        `waiting` are the requests that a process has and has not replied to. Where it ends early,
-        the first of them is at fault.
-        """
         kind = self.devices[0].kind
         options = ("--serve", "--device", kind, "--cache", str(self.cache))
-        child = subprocess.Popen(
+        VerdictQueue(
+            self.devices,
             (sys.executable, __file__, *options),
-            cwd=ROOT,
-            env={**os.environ, **bench.environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert child.stdin is not None and child.stdout is not None
-        with child, suppress(BrokenPipeError):
-            for request in waiting:
-                _send(child.stdin, request)
-            while True:
-                while len(waiting) <= AHEAD and (new := self._next()):
-                    waiting.append(new)
-                    _send(child.stdin, new)
-                if not waiting:
-                    return False
-                if time.monotonic() >= self.end:
-                    child.kill()
-                    return False
-                alarm = threading.Timer(MAX_SECONDS, child.kill)
-                alarm.start()
-                line = child.stdout.readline()
-                alarm.cancel()
-                if not line:
-                    break
-                self._record(waiting.pop(0), json.loads(line))
-        code = child.wait()
-        message = f"the process that judges ended with code {code}"
-        self._record(waiting.pop(0), {"verdict": Verdict.BROKEN, "message": message})
-        return True
-
-    def _next(self) -> Request | None:
-        if time.monotonic() >= self.end:
-            return None
-        try:
-            return self._queue.get_nowait()
-        except queue.Empty:
-            return None
+            encode=dataclasses.asdict,
+            build=lambda request: build_ahead(request, self.cache),
+            record=self._record,
+            lost=lambda message, late: {"verdict": Verdict.BROKEN, "message": message},
+            limit_seconds=MAX_SECONDS,
+            end=self.end,
+        ).run(wanted)
 
     def _record(self, request: Request, result: dict[str, Any]) -> None:
         print(request.key, json.dumps(result), flush=True)
@@ -299,53 +236,6 @@ class Run:
             if result["verdict"] != Verdict.PASSED:
                 print(f"{request.key}: {result['verdict']} {result['message']}")
         return 0 if len(passed) == len(wanted) else 1
-
-
-def _send(stdin: Any, request: Request) -> None:
-    stdin.write(json.dumps(dataclasses.asdict(request)) + "\n")
-    stdin.flush()
-
-
-def serve(cache: Path, kind: str) -> None:
-    """Judge the requests of standard input in turn, and write a line for each; build ahead."""
-    cores = os.sched_getaffinity(0)
-    pool = ThreadPoolExecutor(max(1, len(cores) // CORES_OF_BUILD), "build")
-    waiting: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what else is written goes to standard error
-
-    def read() -> None:
-        for line in sys.stdin:
-            request = Request(**json.loads(line))
-            waiting.put(request)
-            pool.submit(build_ahead, request, cache)
-        waiting.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    fork_server = warm_fork_server(kind)
-    while request := waiting.get():
-        result = judge(request, cache, fork_server)
-        replies.write(json.dumps(result) + "\n")
-        replies.flush()
-        gc.collect()
-        if kind == GPU:
-            torch.cuda.empty_cache()  # candidates are other processes
-        if result["verdict"] == Verdict.BROKEN:
-            fork_server.close()
-            fork_server = warm_fork_server(kind)
-    fork_server.close()
-    pool.shutdown(cancel_futures=True)
-
-
-def warm_fork_server(kind: str) -> ForkServer:
-    """Return a fork server that has imported the compilers, where candidates use them.
-
-    Where Triton is interpreted, it must know so before it is imported.
-    """
-    fork_server = ForkServer()
-    for language in ("torch", "triton") if kind == GPU else ():
-        fork_server.prepare(language)
-    return fork_server
 
 
 def build_ahead(request: Request, cache: Path) -> None:

@@ -25,11 +25,11 @@ from benchmarks.shared import now
 from evaluation import JUDGE_VERSION
 from evaluation.admission.admit import Admission, admit, is_repeated
 from evaluation.device_kind import CPU
+from evaluation.devices.cores import MIN_CORES, hardware_threads
 from evaluation.errors import TaskError
 from evaluation.process.fork_server import ForkServer
 from evaluation.tasks.spec import OPEN_TRACK, Task
 from evaluation.tracks.load import load_task
-from runners.worker.bench import MIN_CORES, hardware_threads
 
 MAX_SECONDS = 900.0
 """Time of one admission, after which its worker is ended. Transposed convolutions in three

@@ -6,7 +6,6 @@ which candidates are forked, takes seconds.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import itertools
 import json
@@ -17,17 +16,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from evaluation.devices.locks import locked
 from runners.process.supervisor import Child, Ended, Ending, stopping
 
 OnLines = Callable[[list[str]], None]
 POLL_SECONDS = 0.2
-MIN_CORES = 2
-"""Cores of a judge and its processes. GPUs with fewer each share all cores."""
 TURNS = 50
 """Verdicts of one judge, so that what it leaks is bounded."""
-TOPOLOGY = Path("/sys/devices/system/cpu")
-LOCKS = Path("/tmp")
-"""Folder of locks, the same for the whole machine, whatever `TMPDIR` is."""
 
 
 @dataclass
@@ -54,7 +49,7 @@ class Bench:
     def held(self) -> Iterator[bool]:
         """Hold the device for this thread, whose children run on its cores."""
         with ExitStack() as stack:
-            if self.lock and not _locked(self.lock, stack, self.shared):
+            if self.lock and not locked(self.lock, stack, self.shared):
                 yield False
                 return
             if self.cores:
@@ -155,64 +150,3 @@ def taken(
                     return
         pause(POLL_SECONDS)
     yield None
-
-
-@dataclass(frozen=True)
-class Threads:
-    """Hardware threads, and the folder in which Linux describes them."""
-
-    numbers: frozenset[int]
-    topology: Path = TOPOLOGY
-
-    @classmethod
-    def here(cls) -> Threads:
-        """Return those of this process."""
-        return cls(frozenset(os.sched_getaffinity(0)))
-
-    def by_core(self) -> list[int]:
-        """Return the threads in an order in which those of one core follow each other."""
-        return sorted(self.numbers, key=lambda thread: (*self.place(thread), thread))
-
-    def place(self, thread: int) -> tuple[int, int]:
-        """Return the package of a thread, and the first thread of its core."""
-        folder = self.topology / f"cpu{thread}" / "topology"
-        try:
-            siblings = (folder / "thread_siblings_list").read_text().replace("-", ",")
-            return int((folder / "physical_package_id").read_text()), int(siblings.split(",")[0])
-        except (OSError, ValueError):
-            return 0, thread
-
-
-def shares(count: int, threads: Threads | None = None) -> list[frozenset[int]]:
-    """Split the cores of this process into `count` disjoint parts of neighbouring cores.
-
-    Where there are too few, each part is all of them.
-    """
-    threads = threads or Threads.here()
-    cores = [frozenset(same) for _, same in itertools.groupby(threads.by_core(), threads.place)]
-    each = len(cores) // max(1, count)
-    parts = [frozenset().union(*cores[i * each : (i + 1) * each]) for i in range(count)]
-    if count < 2 or min(map(len, parts)) < MIN_CORES:
-        return [frozenset().union(*cores)] * count
-    return parts
-
-
-def hardware_threads() -> list[int]:
-    """Return the hardware threads of this process; those of one core follow each other."""
-    return Threads.here().by_core()
-
-
-def _locked(name: str, stack: ExitStack, shared: bool = False) -> bool:
-    """Hold the lock of this name in `stack`, unless this user holds it elsewhere."""
-    folder = LOCKS / f"kernel-arena-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.lstat().st_uid != os.getuid() or folder.is_symlink():
-        raise PermissionError(f"{folder} is somebody else's; remove it")
-    path = folder / f"{name.replace('/', '-')}.lock"
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    file = stack.enter_context(os.fdopen(descriptor, "w"))
-    try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -10,9 +10,10 @@ from typing import Any
 
 from django.conf import settings
 
+from evaluation.devices.cores import shares
 from runners.process.supervisor import Child, Ending
 from runners.worker import judging
-from runners.worker.bench import Bench, of_processor, shares
+from runners.worker.bench import Bench, of_processor
 
 HARDWARE_SECONDS = 600
 

@@ -32,15 +32,16 @@ django.setup()
 from django.core.management import execute_from_command_line  # noqa: E402
 
 from arena.catalog.services import SyncReport  # noqa: E402
+from evaluation.devices import cores  # noqa: E402
 from runners import local  # noqa: E402
 from runners.process import supervisor  # noqa: E402
-from runners.worker import attempt, bench, judging, worker  # noqa: E402
+from runners.worker import attempt, judging, worker  # noqa: E402
 
 judging.COMMAND = (sys.executable, str(Path(__file__).with_name("fake_evaluation.py")))
 attempt.POLL_SECONDS = local.TICK_SECONDS = 0.05
 supervisor.HEARTBEAT_SECONDS = 0.3
 worker.IDLE_POLL_MS = 50
 worker.POLL_SECONDS = 0.5
-bench.MIN_CORES = bench.CORES_AHEAD = 1  # machines that run tests have few
+cores.MIN_CORES = 1  # machines that run tests have few
 local.sync = SyncReport
 execute_from_command_line(sys.argv)

@@ -14,6 +14,7 @@ import django
 django.setup()
 
 from arena.runs.services import reaper  # noqa: E402  (Django must be set up first)
+from evaluation.devices import cores  # noqa: E402
 from evaluation.sandbox import resource_watch  # noqa: E402
 from runners import agents  # noqa: E402
 from runners.__main__ import main  # noqa: E402
@@ -21,7 +22,6 @@ from runners.agent import control_socket  # noqa: E402
 from runners.process import supervisor  # noqa: E402
 from runners.worker import (  # noqa: E402
     attempt,
-    bench,
     judging,
     worker,
 )
@@ -43,7 +43,7 @@ attempt.POLL_SECONDS = 0.05
 supervisor.HEARTBEAT_SECONDS = 0.3
 worker.IDLE_POLL_MS = 100  # idle workers share two processors with all that tests start
 worker.POLL_SECONDS = 1.0
-bench.MIN_CORES = bench.CORES_AHEAD = 1  # those that run tests have few
+cores.MIN_CORES = 1  # those that run tests have few
 resource_watch.AGENT_LIMITS = dataclasses.replace(
     resource_watch.AGENT_LIMITS, file_bytes=256 << 20
 )  # disks of tests are small

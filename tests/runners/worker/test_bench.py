@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from evaluation.devices.cores import Threads, shares
 from runners.process.supervisor import Child, Ended, Ending, stopping
-from runners.worker.bench import Bench, OnLines, Threads, shares, taken
+from runners.worker.bench import Bench, OnLines, taken
 from tests.runners.house import ROOT, House
 from tests.waiting import PATIENCE_SECONDS
 

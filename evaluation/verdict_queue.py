@@ -1,0 +1,272 @@
+"""A queue of verdicts over all devices of a kind: one process judges for each, others build ahead.
+
+A process that judges is started anew after it ended, was over the time of a verdict, or reported
+a failure of its own. Requests are judged in order, as far as they are built.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import queue
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import IO, Any, Generic, TypeVar
+
+from evaluation.device_kind import GPU
+from evaluation.devices.cores import shares, shares_beside_builds
+from evaluation.devices.device import Device
+from evaluation.devices.locks import locked
+from evaluation.process.fork_server import ForkServer
+from evaluation.types import Verdict
+
+R = TypeVar("R")
+Result = dict[str, Any]
+
+START_SECONDS = 180.0
+"""Time in which a process that judges must be ready."""
+MAX_STARTS = 3
+"""Processes in a row that end before they are ready, after which a device is given up."""
+MAX_VERDICTS = 100
+"""Verdicts of one process, so that what it leaks is bounded."""
+CORES_OF_BUILD = 1.5
+"""Cores of a build: a C++ and a CUDA file beside each other, the latter longer."""
+LOCK_POLL_SECONDS = 1.0
+
+
+@dataclass
+class VerdictQueue(Generic[R]):
+    """Verdicts on requests, each recorded once, by a thread that may be any.
+
+    `build` prepares a request, and returns its result where no device is needed; on a CPU, which
+    measures too, it is not called. `lost` is the result of a request whose process has ended or
+    was over the time; it gets the message and whether the time was over.
+    """
+
+    devices: Sequence[Device]
+    command: Sequence[str]
+    encode: Callable[[R], Mapping[str, Any]]
+    build: Callable[[R], Result | None]
+    record: Callable[[R, Result], None]
+    lost: Callable[[str, bool], Result]
+    limit_seconds: float
+    end: float = float("inf")
+    """Time of `time.monotonic` at which judging stops; what is at work then is not recorded."""
+    _waiting: deque[tuple[int, R]] = field(default_factory=deque)
+    """Requests to be built, by number."""
+    _built: dict[int, R] = field(default_factory=dict)
+    _building: set[int] = field(default_factory=set)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def run(self, requests: Sequence[R]) -> None:
+        """Judge requests until all are done or the time is over."""
+        kind = self.devices[0].kind
+        numbered = enumerate(requests)
+        if kind == GPU:
+            self._waiting.extend(numbered)
+            judges, builders = shares_beside_builds(len(self.devices))
+            for _ in range(max(1, int(len(builders) / CORES_OF_BUILD))):
+                thread = threading.Thread(target=self._build_all, args=(builders,), daemon=True)
+                thread.start()
+        else:
+            self._built.update(numbered)
+            judges = shares(len(self.devices))
+        threads = [
+            threading.Thread(target=self._judge_all, args=each)
+            for each in zip(self.devices, judges, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _build_all(self, cores: frozenset[int]) -> None:
+        os.sched_setaffinity(0, cores)  # of this thread, and what it starts
+        while self._time_left() > 0:
+            with self._changed:
+                if not self._waiting:
+                    return
+                number, request = self._waiting.popleft()
+                self._building.add(number)
+            result = None
+            try:
+                result = self.build(request)
+            except Exception as error:  # its verdict reports it again
+                print(f"building ahead: {type(error).__name__}: {error}", file=sys.stderr)
+            if result is not None and self._time_left() > 0:
+                self.record(request, result)
+            with self._changed:
+                self._building.discard(number)
+                if result is None:
+                    self._built[number] = request
+                self._changed.notify_all()
+
+    def _next(self) -> R | None:
+        """Return the first request that is built, once there is one; None where all are done."""
+        with self._changed:
+            while self._time_left() > 0:
+                if self._built:
+                    return self._built.pop(min(self._built))
+                if not (self._waiting or self._building):
+                    return None
+                self._changed.wait(min(self._time_left(), 1e6))
+        return None
+
+    def _time_left(self) -> float:
+        return self.end - time.monotonic()
+
+    def _judge_all(self, device: Device, cores: frozenset[int]) -> None:
+        """Judge on one device, in one process after the other."""
+        with ExitStack() as stack:
+            while device.uuid and not locked(device.uuid, stack):
+                if self._time_left() <= 0:
+                    return
+                print(f"{device.slug} is in use; waiting", file=sys.stderr, flush=True)
+                time.sleep(LOCK_POLL_SECONDS)
+            os.sched_setaffinity(0, cores)  # of this thread, and what it starts
+            starts = 0
+            while starts < MAX_STARTS and self._time_left() > 0:
+                process = JudgeProcess(self.command, device.environment)
+                with process:
+                    if not process.is_ready(min(START_SECONDS, self._time_left())):
+                        starts += 1
+                        continue
+                    starts = 0
+                    if not self._judge_with(process):
+                        return
+            if starts:
+                print(f"{device.slug}: no process that judges starts", file=sys.stderr, flush=True)
+
+    def _judge_with(self, process: JudgeProcess) -> bool:
+        """Judge with one process; return whether another one is needed."""
+        for _ in range(MAX_VERDICTS):
+            if (request := self._next()) is None:
+                return False
+            seconds = min(self.limit_seconds, self._time_left())
+            result = process.ask(self.encode(request), seconds)
+            if result is not None:
+                self.record(request, result)
+                if result.get("verdict") == Verdict.BROKEN:
+                    return True
+                continue
+            if self._time_left() <= 0:
+                return False
+            late = process.alive
+            message = f"over the time limit of {self.limit_seconds:.0f} s"
+            if not late:
+                message = f"the process that judges ended with code {process.wait()}"
+            self.record(request, self.lost(message, late))
+            return True
+        return True
+
+
+class JudgeProcess:
+    """A process that runs `serve`, for one device."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            command,
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._rest = b""
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def wait(self) -> int:
+        """Return the exit code of a process that has ended or is about to."""
+        return self._process.wait()
+
+    def is_ready(self, seconds: float) -> bool:
+        """Wait until it has imported the judge; false where it ended or took longer."""
+        return self._line(seconds) is not None
+
+    def ask(self, request: Mapping[str, Any], seconds: float) -> Result | None:
+        """Return the result of a request; None where it ended, or took longer."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        with suppress(BrokenPipeError):
+            stdin.write(json.dumps(request).encode() + b"\n")
+            stdin.flush()
+        line = self._line(seconds)
+        return None if line is None else json.loads(line)
+
+    def _line(self, seconds: float) -> bytes | None:
+        assert self._process.stdout is not None
+        descriptor, until = self._process.stdout.fileno(), time.monotonic() + seconds
+        while b"\n" not in self._rest:
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+                return None
+            if not (more := os.read(descriptor, 1 << 16)):
+                self._process.wait()
+                return None
+            self._rest += more
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def __enter__(self) -> JudgeProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            with suppress(BrokenPipeError):
+                assert stream is not None
+                stream.close()
+
+
+def serve(judge: Callable[[Mapping[str, Any], ForkServer], Result], kind: str) -> None:
+    """Judge the requests of standard input in turn, and write a line for each."""
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what else is written goes to standard error
+    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_end_with, args=(sys.stdin, requests), daemon=True).start()
+    from evaluation.session import MeasurementSession  # noqa: F401 - takes long to import
+
+    fork_server = warm_fork_server(kind)
+    _reply(replies, {"ready": True})
+    while line := requests.get():
+        result = judge(json.loads(line), fork_server)
+        _reply(replies, result)
+        gc.collect()
+        if kind == GPU:
+            import torch
+
+            torch.cuda.empty_cache()  # candidates are other processes
+    fork_server.close()
+
+
+def _end_with(stdin: IO[str], requests: queue.SimpleQueue[str]) -> None:
+    """Pass on the requests; once the parent has ended, end this process, also amid a verdict."""
+    for line in stdin:
+        requests.put(line)
+    os._exit(0)
+
+
+def _reply(replies: IO[str], result: Result) -> None:
+    replies.write(json.dumps(result) + "\n")
+    replies.flush()
+
+
+def warm_fork_server(kind: str) -> ForkServer:
+    """Return a fork server that has imported the compilers, where candidates use them.
+
+    Where Triton is interpreted, it must know so before it is imported.
+    """
+    fork_server = ForkServer()
+    for language in ("torch", "triton") if kind == GPU else ():
+        fork_server.prepare(language)
+    return fork_server
