@@ -5,6 +5,7 @@
     python -m evaluation profile rms_norm torch-to-cuda solution.cu [--case NAME] [--json]
     python -m evaluation admit rms_norm [torch-to-cpp]
     python -m evaluation import kernelbench ~/KernelBench --into .arena/imported
+    python -m evaluation generations FOLDER --imported .arena/imported [--dry-run]
     python -m evaluation judge llama_rms_norm production model.py
     python -m evaluation judge sparse_product repository FOLDER
     python -m evaluation production compose|tasks|probe|fit|ceilings|describe
@@ -59,6 +60,7 @@ from evaluation.building.cache_folder import default_cache
 from evaluation.devices import detect
 from evaluation.errors import RequestError, TaskError
 from evaluation.gates.integrity import MAX_BYTES
+from evaluation.generations import command as generations
 from evaluation.importing import command as importing
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
@@ -123,6 +125,7 @@ def parser() -> argparse.ArgumentParser:
     fit.add_argument("operators", nargs="+", help="such as rms_norm")
     fit.add_argument("--tasks", type=Path, default=TASKS, help="the folder of operators")
     importing.add(commands)
+    generations.add(commands, _cache)
     production_commands.add_parser(commands, _cache)
     hardware = commands.add_parser("hardware", help="list devices, measured peaks and isolation")
     hardware.set_defaults(command=show_hardware)

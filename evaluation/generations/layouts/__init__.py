@@ -1,0 +1,1 @@
+"""Layouts of collections: a module of this folder is one form in which sources are published."""

@@ -1,0 +1,155 @@
+"""Files of a collection: those of a Git commit, without a work tree, or those of a folder."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from posixpath import dirname, join, normpath
+from typing import Protocol
+from urllib.parse import quote
+
+from evaluation.errors import RequestError
+from evaluation.sandbox import launch
+from evaluation.sandbox.features import isolation_features
+from evaluation.sandbox.policy import Policy
+
+SECONDS = 120.0
+_OPTIONS = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
+_LINK = "120000"
+_ENTRY = re.compile(r"(100644|100755|120000) blob ([0-9a-f]{40,64})\t(.+)", re.DOTALL)
+
+
+class Tree(Protocol):
+    """Read-only files by path."""
+
+    @property
+    def paths(self) -> list[str]:
+        """Return the paths of all files, sorted."""
+
+    def read(self, paths: Iterable[str]) -> dict[str, str]:
+        """Return the texts of files. Raises RequestError for a path that is not there."""
+
+    def address(self, path: str) -> str:
+        """Return the address under which a person can open a file."""
+
+
+@dataclass(frozen=True)
+class GitTree:
+    """The files of a commit. Git runs in the sandbox: a configuration can name programs."""
+
+    folder: Path
+    commit: str
+    home: str
+
+    @cached_property
+    def _blobs(self) -> Mapping[str, str]:
+        """Hashes of files by path; of a link inside the commit, that of the file it leads to."""
+        listed = git(self.folder, "ls-tree", "-r", "-z", self.commit).decode(errors="replace")
+        found = [match for entry in listed.split("\0") if (match := _ENTRY.fullmatch(entry))]
+        blobs = {match[3]: match[2] for match in found if match[1] != _LINK}
+        links = {match[3]: match[2] for match in found if match[1] == _LINK}
+        for path, target in zip(links, self._contents(links.values()), strict=True):
+            to = normpath(join(dirname(path), target.decode(errors="replace")))
+            if to in blobs:
+                self._links[path] = to
+        return {**blobs, **{path: blobs[to] for path, to in self._links.items()}}
+
+    @cached_property
+    def _links(self) -> dict[str, str]:
+        return {}
+
+    @property
+    def paths(self) -> list[str]:
+        return sorted(self._blobs)
+
+    def read(self, paths: Iterable[str]) -> dict[str, str]:
+        wanted = list(paths)
+        for path in wanted:
+            if path not in self._blobs:
+                raise RequestError(f"{self.folder}: {path} is not in {self.commit[:12]}")
+        contents = self._contents(self._blobs[path] for path in wanted)
+        return {
+            path: content.decode(errors="replace")
+            for path, content in zip(wanted, contents, strict=True)
+        }
+
+    def _contents(self, hashes: Iterable[str]) -> Iterator[bytes]:
+        """Yield the contents of blobs, in order."""
+        wanted = list(hashes)
+        output = git(self.folder, "cat-file", "--batch", asked="".join(f"{h}\n" for h in wanted))
+        at = 0
+        for _ in wanted:
+            end = output.index(b"\n", at)
+            size = int(output[at:end].split()[2])
+            yield output[end + 1 : end + 1 + size]
+            at = end + 1 + size + 1
+
+    def address(self, path: str) -> str:
+        return f"{self.home}/blob/{self.commit}/{quote(self._links.get(path, path))}"
+
+
+@dataclass(frozen=True)
+class FolderTree:
+    """The files of a folder as they are."""
+
+    folder: Path
+
+    @cached_property
+    def paths(self) -> list[str]:
+        found = (path for path in self.folder.rglob("*") if path.is_file())
+        names = (path.relative_to(self.folder).as_posix() for path in found)
+        return sorted(name for name in names if not name.startswith(".git/"))
+
+    def read(self, paths: Iterable[str]) -> dict[str, str]:
+        texts = {}
+        for path in paths:
+            try:
+                texts[path] = (self.folder / path).read_bytes().decode(errors="replace")
+            except OSError as error:
+                raise RequestError(f"{self.folder / path}: {error.strerror}") from error
+        return texts
+
+    def address(self, path: str) -> str:
+        return path
+
+
+def has_commit(folder: Path, commit: str) -> bool:
+    """Return whether a folder is a Git repository, with or without work tree, with this commit."""
+    try:
+        return git(folder, "cat-file", "-t", commit).strip() == b"commit"
+    except RequestError:
+        return False
+
+
+def git(folder: Path, *arguments: str, asked: str = "") -> bytes:
+    """Return the output of Git, which can write nothing and reach no network.
+
+    Raises: RequestError.
+    """
+    folder = folder.resolve()
+    inner = folder / ".git"
+    policy = Policy(
+        features=isolation_features(),
+        readable=(str(folder), sys.prefix),
+        memory_bytes=4 << 30,
+        processes=64,
+    )
+    at = f"--git-dir={inner if inner.exists() else folder}"
+    argv = launch.command(["/usr/bin/env", "git", at, *_OPTIONS, *arguments], policy)
+    env = {"HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "GIT_NO_LAZY_FETCH": "1"}
+    env["PATH"] = "/usr/local/bin:/usr/bin:/bin"
+    try:
+        completed = subprocess.run(
+            argv, input=asked.encode(), capture_output=True, env=env, cwd="/", timeout=SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise RequestError(f"{folder}: Git took more than {SECONDS:.0f} s") from None
+    if completed.returncode:
+        message = completed.stderr.decode(errors="replace").strip()[-200:]
+        raise RequestError(f"{folder}: {message or 'not a Git repository'}")
+    return completed.stdout

@@ -1,0 +1,57 @@
+"""Records grow line by line, and survive an end at any moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evaluation.generations import records
+from evaluation.generations.generation import Claim, Generation
+from evaluation.generations.verdicts import clean, unjudged
+
+GENERATION = Generation("c", "m", "kernelbench", 1, 2, 0, "address", "text", Claim(True, 2.0))
+
+
+def record(sample: int) -> dict[str, object]:
+    each = Generation("c", "m", "kernelbench", 1, 2, sample, "address", "text")
+    return records.record_of(each, "kb1_2_a", unjudged("NO_TASK", "message"))
+
+
+def test_record_has_no_source_and_the_key_of_its_generation() -> None:
+    made = records.record_of(GENERATION, "kb1_2_a", unjudged("NO_TASK", "message"))
+
+    assert "text" not in made.values() and records.key_of(made) == GENERATION.key
+    assert made["claimed"] == {"right": True, "speedup": 2.0, "hardware": "", "baseline": ""}
+    assert set(made["judged"]) == {
+        *("status", "reason", "message", "gate", "broke_at", "speedup", "low", "high"),
+        *("noisy", "hidden_speedup", "precision_rule", "seconds"),
+    }
+
+
+def test_file_that_was_cut_off_amid_a_line_continues(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    first = records.RecordFile(path, {"judge_version": "7"}, [])
+    first.add(record(0))
+    first.add(record(1))
+    path.write_bytes(path.read_bytes()[:-20])  # killed
+
+    head, kept = records.read(path)
+    again = records.RecordFile(path, head, kept)
+    again.add(record(1))
+    again.close("later")
+
+    head, kept = records.read(path)
+    assert head["format"] == 1 and head["judge_version"] == "7" and head["ended_at"] == "later"
+    assert [each["sample"] for each in kept] == [0, 1]
+
+
+def test_file_that_is_not_there_has_no_records(tmp_path: Path) -> None:
+    assert records.read(tmp_path / "none.jsonl") == ({}, [])
+    (tmp_path / "other.jsonl").write_text('{"format": 99}\n{}\n')
+    assert records.read(tmp_path / "other.jsonl") == ({}, [])
+
+
+def test_message_is_one_line_without_folders_and_short() -> None:
+    assert clean("in /tmp/build-1/x/kb.py:3:\n  bad\x07") == (
+        "in kb.py:3: bad\N{REPLACEMENT CHARACTER}"
+    )
+    assert len(clean("a" * 1000)) == records.MAX_MESSAGE
