@@ -26,8 +26,9 @@ UNREACHABLE_REDIS = "redis://127.0.0.1:1/0"
 HERE = Path(__file__).parent
 LONGEST_FIRST = """
 runners/agents/test_real_harnesses.py evaluation/hostile/test_hostile.py web/test_browser.py
-test_answers.py runners/agents/test_model_loop.py web/test_newcomer.py
-runners/worker/test_attempt.py evaluation/test_pipeline.py runners/agents/test_model_loop_runs.py
+test_answers.py web/test_newcomer.py runners/agents/test_judged_runs.py
+runners/worker/test_attempt.py evaluation/test_pipeline.py runners/agents/test_model_loop.py
+runners/agents/test_model_loop_runs.py
 evaluation/languages/test_triton.py runners/test_local.py runners/test_faults.py
 evaluation/importing/test_convert.py web/test_accessibility.py runners/agents/test_command.py
 evaluation/languages/test_cuda.py evaluation/importing/test_gpu_mode.py

@@ -70,12 +70,20 @@ def optimisation(task: str, *, faults: tuple[Fault, ...] = (), seconds: float = 
 
 
 def optimisation_with_file_tools(task: str) -> Script:
-    """Return the same work, with a harness's own tools for files and a turn for each step."""
+    """Return the same work, with a harness's own tools for files and a turn for each step.
+
+    A comment of each source has the words by which the stand-in for the judge decides the same.
+    """
     sources, target = SOURCES[task], f"{task}.cpp"
+    plain, fast = honest(task, sources.plain), honest(task, sources.fast)
     steps = (
-        (wrong(task), "first kernel", "A plain loop is enough to learn what the judge expects."),
-        (honest(task, sources.plain), "the formula corrected", ""),
-        (honest(task, sources.fast), "vectorised", "The tolerance allows another order of sums."),
+        (
+            f"{wrong(task)}// wrong\n",
+            "first kernel",
+            "A plain loop is enough to learn what the judge expects.",
+        ),
+        (f"{plain}// speedup 1.2\n", "the formula corrected", ""),
+        (f"{fast}// speedup 1.5\n", "vectorised", "The tolerance allows another order of sums."),
     )
     turns = [Turn("I read the task and the starter.", ("cat TASK.md", FileRead(target)))]
     for source, note, reasoning in steps:

@@ -1,4 +1,4 @@
-"""An arena whose judge and harnesses are real, and whose models are the scripted server's."""
+"""An arena whose harnesses are real, and whose models are the scripted server's."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tests.runners.house import ROOT, House
 HARNESSES = Path(os.environ.get("ARENA_HARNESSES", ROOT / ".arena" / "harnesses"))
 KEY = "sk-of-the-provider"
 NATIVE = "native"
+JUDGE, STAND_IN = "quick_evaluation.py", "fake_evaluation.py"
 PROVIDERS = {"scripted": "TEST_PROVIDER_KEY", "wrong-key": "TEST_WRONG_KEY"}
 """Variables with the keys, by the name of a provider: both are the scripted server."""
 OPERATOR = "rms_norm"
@@ -32,6 +33,11 @@ from arena.catalog.services import sync_tasks
 report = sync_tasks(settings.ARENA_TASKS)
 assert not report.problems, report.problems
 """
+AS_THE_STAND_IN = """
+from arena.catalog.models import TaskVersion
+TaskVersion.objects.update(content_hash="0")
+"""
+"""The one hash that it reports, of any task."""
 START = """
 from arena.catalog.models import Agent, Hardware
 from arena.runs import services
@@ -79,9 +85,12 @@ def _copy_with_few_cases(operator: Path, copy: Path) -> None:
 
 
 class RealArena(House):
-    """Judges one real task on this machine's processor, with few and short measurements."""
+    """Has one real task, judged on this machine's processor with few and short measurements.
 
-    def __init__(self, home: Path, server: ModelServer) -> None:
+    Another judge is the stand-in, for what harnesses do whatever they are told.
+    """
+
+    def __init__(self, home: Path, server: ModelServer, judge: str = JUDGE) -> None:
         super().__init__(home)
         _copy_with_few_cases(ROOT / "tasks" / OPERATOR, home / "tasks" / OPERATOR)
         (home / "providers.toml").write_text(
@@ -95,7 +104,7 @@ class RealArena(House):
         self.env |= {
             "ARENA_HARNESSES": str(HARNESSES),
             "ARENA_TASKS": str(home / "tasks"),
-            "ARENA_TEST_JUDGE": "quick_evaluation.py",
+            "ARENA_TEST_JUDGE": judge,
             PROVIDERS["scripted"]: KEY,
             PROVIDERS["wrong-key"]: f"{KEY}-of-another",
         }
@@ -103,6 +112,8 @@ class RealArena(House):
     def furnish(self) -> None:
         self.migrate()
         self.python(SYNC)
+        if self.env["ARENA_TEST_JUDGE"] == STAND_IN:
+            self.python(AS_THE_STAND_IN)
 
     def open(self) -> None:
         super().open()

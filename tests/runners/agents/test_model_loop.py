@@ -11,7 +11,7 @@ import pytest
 from runners.agents import model_loop
 from tests.model_server import Conversation, ModelServer, Script, Turn
 from tests.model_server.kernels import SOURCES, TASKS, honest, wrong
-from tests.runners.agents.real_arena import KEY, OPERATOR, RealArena
+from tests.runners.agents.real_arena import KEY, OPERATOR, STAND_IN, RealArena
 
 TARGET = f"{OPERATOR}.cpp"
 WIRES = model_loop.HARNESS.wires
@@ -21,11 +21,13 @@ def formula_edit() -> dict[str, str]:
     """Return the arguments of the edit that makes the wrong kernel right."""
     path = TASKS / OPERATOR / "mutants" / f"{SOURCES[OPERATOR].wrong}.cpp.toml"
     ((right, mistake),) = tomllib.loads(path.read_text())["edits"]
-    return {"path": TARGET, "old": mistake, "new": right}
+    return {"path": TARGET, "old": f"{mistake} // wrong, no profiler\n", "new": f"{right}\n"}
 
 
 EDIT = formula_edit()
-FAST = honest(OPERATOR, SOURCES[OPERATOR].fast)
+MISTAKE = EDIT["old"].partition(" // ")[0]
+WRONG = wrong(OPERATOR).replace(f"{MISTAKE}\n", EDIT["old"])
+FAST = f"{honest(OPERATOR, SOURCES[OPERATOR].fast)}// speedup 1.5\n"
 SCRIPT = Script(
     (
         Turn(
@@ -34,7 +36,7 @@ SCRIPT = Script(
             calls=(("read", {"path": "TASK.md", "limit": 5}),),
             reasoning="The cases are in TASK.md.",
         ),
-        Turn("A first kernel.", calls=(("write", {"path": TARGET, "text": wrong(OPERATOR)}),)),
+        Turn("A first kernel.", calls=(("write", {"path": TARGET, "text": WRONG}),)),
         Turn("Is it right?", calls=(("check", {"note": "first kernel"}),)),
         Turn(
             "Calls that cannot be done.",
@@ -62,7 +64,7 @@ def server() -> Iterator[ModelServer]:
 
 @pytest.fixture(scope="module")
 def arena(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> Iterator[RealArena]:
-    with RealArena(tmp_path_factory.mktemp("loop"), server).at_work() as arena:
+    with RealArena(tmp_path_factory.mktemp("loop"), server, STAND_IN).at_work() as arena:
         yield arena
 
 

@@ -1,4 +1,4 @@
-"""The harnesses themselves, in their sandboxes, on a task that is really judged.
+"""The harnesses themselves, in their sandboxes, before a stand-in for the judge.
 
 The scripted model asks for calls, and the server keeps what came back for each: the trace must have
 the same calls, arguments and outputs, and the usage that the server told.
@@ -20,7 +20,7 @@ from tests.conftest import skip_or_fail
 from tests.model_server import Conversation, Fault, ModelServer, Script, ToolCall, Turn
 from tests.model_server.kernels import ENDING, optimisation_with_file_tools
 from tests.model_server.script import FileWrite
-from tests.runners.agents.real_arena import HARNESSES, KEY, OPERATOR, RealArena
+from tests.runners.agents.real_arena import HARNESSES, KEY, OPERATOR, STAND_IN, RealArena
 from tests.runners.house import ENDED
 
 TARGET = f"{OPERATOR}.cpp"
@@ -94,7 +94,7 @@ def arena(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> Iter
         folder = "node_modules/.bin" if harness.package else "python/bin"
         if not (HARNESSES / folder / harness.program).exists():
             skip_or_fail(f"{harness.program} is not installed: make agents")
-    with RealArena(tmp_path_factory.mktemp("real"), server).at_work() as arena:
+    with RealArena(tmp_path_factory.mktemp("real"), server, STAND_IN).at_work() as arena:
         yield arena
 
 
@@ -105,7 +105,7 @@ def test_real_harness_corrects_a_wrong_kernel_and_ends_with_a_ranked_speedup(
     known = len(server.conversations)
     run = arena.start(harness.adapter, harness.model)
     row = arena.ended(run, 150)
-    assert row["status"] == "passed", arena.logs()
+    assert row["status"] == "passed", (row["reason"], arena.logs())
     assert arena.measured_speedup(run) > 1
     assert f"{harness.adapter.replace('_', '-')}-" in arena.ranked()
     assert row["harness_version"] == installed_version(harness)
@@ -330,11 +330,11 @@ def test_cancel_ends_all_processes_of_a_harness(
 
 
 def test_killed_harness_ends_its_run_with_the_signal(arena: RealArena) -> None:
-    run = arena.start(OPENCODE.adapter, "dies")
+    run = arena.start(CODEX.adapter, "dies")
     row = arena.ended(run, 30)
     assert (row["status"], row["fault"]) == ("failed", "candidate")
     (error,) = arena.events(run, "error")
-    assert f"{OPENCODE.program} was ended by SIGKILL" in error["body"]["traceback"]
+    assert f"{CODEX.program} was ended by SIGKILL" in error["body"]["traceback"]
 
 
 def cancel(arena: RealArena, run: str) -> None:
