@@ -7,6 +7,7 @@ imports it again.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -26,6 +27,7 @@ from evaluation.sandboxed import build_torch
 from evaluation.types import CompilerOutput, Reason
 
 REQUESTED_BY = "load_inline"
+CALL = "call.json"
 FOLDER = "extensions"
 LIMIT_FACTOR = 4
 """Build time as a multiple of the task's limit: PyTorch's headers alone take up to a minute."""
@@ -50,10 +52,11 @@ def key() -> str:
     )
 
 
-def build(source: Path, seconds: float) -> CompilerOutput:
+def build(source: Path, seconds: float, call: Mapping[str, Any] | None = None) -> CompilerOutput:
     """Import the file `source` in the sandbox, and move its libraries to `extensions` beside it.
 
-    The time limit is LIMIT_FACTOR times `seconds`.
+    With a `call` (see `tasks.suite_call.extension_call`) its module is made and called once. The
+    time limit is LIMIT_FACTOR times `seconds`.
 
     Raises: BuildError; Broken where this machine lacks a tool that any build needs.
     """
@@ -75,7 +78,9 @@ def build(source: Path, seconds: float) -> CompilerOutput:
             env["NVCC_APPEND_FLAGS"] = nvcc.DEFAULT_STREAM_FLAG
             env["TORCH_CUDA_ARCH_LIST"] = _capability(nvcc.architecture())
             readable.append(str(toolkit.root))
-        argv = [sys.executable, "-I", str(_SCRIPT), str(source), str(work)]
+        asked = folder / CALL
+        asked.write_text(json.dumps(call), encoding="utf-8")
+        argv = [sys.executable, "-I", str(_SCRIPT), str(source), str(work), str(asked)]
         limit = LIMIT_FACTOR * seconds
         completed, milliseconds = run_compiler(argv, work, readable, limit, env=env)
         work.chmod(0o700)  # the candidate may have changed it

@@ -13,13 +13,19 @@ NAME, ORDER, STAGE, HIDDEN = GateName.INTEGRITY, 10, "build", False
 
 MAX_BYTES = 1 << 20
 MAX_FILES = 16
+MAX_SHOWN = 4
+"""Ignored statements that the message shows."""
 _FILE_NAME = re.compile(r"[A-Za-z_]\w{0,60}\.(?:cpp|h|hpp|py|cu|cuh|hip)")
 
 
 def judge(trial: Trial) -> GateResult:
     read(trial.files, trial.task.target_file)
     trial.language.check(trial.files, trial.task)
-    return GateResult(NAME, Verdict.PASSED, message="no rule violations found", passed=1, total=1)
+    message, ignored = "no rule violations found", list(trial.language.ignored(trial.files))
+    if ignored:
+        message += f"; ignored, as the judge sets these switches: {'; '.join(ignored[:MAX_SHOWN])}"
+    detail = {"ignored": ignored} if ignored else {}
+    return GateResult(NAME, Verdict.PASSED, message=message, passed=1, total=1, detail=detail)
 
 
 def read(files: Mapping[str, str], target: str) -> None:

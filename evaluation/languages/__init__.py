@@ -78,6 +78,10 @@ class Language(ABC):
     def check(self, files: Mapping[str, str], task: Task) -> None:
         """Check the source against the rules. Raises `Rejected` with the rule and the line."""
 
+    def ignored(self, files: Mapping[str, str]) -> Sequence[str]:
+        """Return the statements of a source that are left out when it is built."""
+        return ()
+
     @abstractmethod
     def key(self, files: Mapping[str, str], task: Task) -> str:
         """Return all but the source that affects a build: compiler version, flags, header."""

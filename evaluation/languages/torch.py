@@ -32,6 +32,7 @@ from evaluation.languages import (
 )
 from evaluation.languages._python import load_module
 from evaluation.languages.cuda import RULES
+from evaluation.tasks.suite_call import extension_call
 from evaluation.types import Argument, BufferSet, CompilerOutput, Launch, Reason
 
 if TYPE_CHECKING:
@@ -71,7 +72,12 @@ MAX_SHAPES = 1 << 12
 
 A verdict has some forty cases; the default of eight would silently run the rest eagerly.
 """
-_LOAD_INLINE, _COMPILE = "torch.utils.cpp_extension.load_inline", "torch.compile"
+_COMPILE = "torch.compile"
+_COMPILERS = frozenset({_COMPILE})
+_EXTENSIONS = frozenset(
+    {"torch.utils", "torch.utils.cpp_extension", "torch.utils.cpp_extension.load_inline"}
+)
+"""Names that a source with native code may use."""
 _EXTENSION_RULES = tuple(rule for rule in RULES if rule[0] != "library-wrapper")
 """Rules for C++ or CUDA in a string; PyTorch's own headers are allowed there."""
 
@@ -93,8 +99,9 @@ def {name}({parameters}):
         "the outputs among its parameters returns a new tensor or a tuple of them instead. Those\n"
         "are copied on the clock. What is to be beaten pays for the same copy up to a speedup of\n"
         "1, and beyond that for none: fill the outputs to save the copy.\n"
-        "`torch.utils.cpp_extension.load_inline` may be called while the file is imported: what\n"
-        "it asks for is built once, with no GPU in reach, and found ready-made from then on.\n"
+        "`torch.utils.cpp_extension.load_inline` may be called while the file is imported, and in\n"
+        "a suite's module also when it is made or first called: what it asks for is built once,\n"
+        "with no GPU in reach, and found ready-made from then on.\n"
         "`@triton.jit` kernels may be defined and launched; a CPU interprets them, untimed."
     ),
     rules=(
@@ -144,8 +151,8 @@ class Torch(Language):
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         modules = static_analysis.PURE_MODULES | {"torch", "triton"}
-        exempt = frozenset({_COMPILE if self.compiles(files, task.kind) else _LOAD_INLINE})
-        for name, text in files.items():
+        exempt = _COMPILERS if self.compiles(files, task.kind) else _EXTENSIONS
+        for name, text in _without_switches(files).items():
             source = static_analysis.Source(name, text)
             static_analysis.check_source(source, modules, exempt)
             if extensions.requested({name: text}):
@@ -153,6 +160,10 @@ class Torch(Language):
                 if _uses_triton({name: text}):
                     message = "Triton compiles when it runs, which native code must not; use one"
                     raise source.reject(source.tree, "import", message)
+
+    def ignored(self, files: Mapping[str, str]) -> Sequence[str]:
+        found = (static_analysis.without_switches(*each)[1] for each in files.items())
+        return [statement for statements in found for statement in statements]
 
     def key(self, files: Mapping[str, str], task: Task) -> str:
         compilers = extensions.key() if extensions.requested(files) else ""
@@ -191,12 +202,13 @@ class Torch(Language):
         )
         if diagnostics:
             raise BuildError(f"not valid Python: {output.text}", [output])
-        for name, text in files.items():
+        for name, text in _without_switches(files).items():
             (folder / name).write_text(text, encoding="utf-8")
         if not extensions.requested(files):
             return [output]
         source = folder / task.target_file
-        return [output, extensions.build(source, task.operator.limits.seconds)]
+        call = extension_call(task.operator, task.checked_cases()[0])
+        return [output, extensions.build(source, task.operator.limits.seconds, call)]
 
     def prepare(self) -> None:
         """Import PyTorch's compiler, and what it does once in a process, which takes seconds.
@@ -244,6 +256,10 @@ class Torch(Language):
             Reason.MISSING_ENTRY,
             f"no function `{entry}` in {entry}.py, nor a torch.nn.Module `{MODEL}`; define one",
         )
+
+
+def _without_switches(files: Mapping[str, str]) -> dict[str, str]:
+    return {n: static_analysis.without_switches(n, text)[0] for n, text in files.items()}
 
 
 def _uses_compile(files: Mapping[str, str]) -> bool:

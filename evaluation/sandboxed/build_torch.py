@@ -1,18 +1,21 @@
 """UNTRUSTED: imports a PyTorch candidate, and builds its `load_inline` extensions. Run as a script.
 
-    python -I build_torch.py <source.py> <folder>
+    python -I build_torch.py <source.py> <folder> <call.json>
 
-Each library is left in the folder as `<module>.<key>.so`, with the key of the call. The exit code
+Each library is left in the folder as `<module>.<key>.so`, with the key of the call. Where the JSON
+is a call of a suite's module, that is made and called on tensors of a processor. The exit code
 is REFUSED when a compiler refused a source and the candidate did not handle that.
 """
 
 from __future__ import annotations
 
+import ast
 import copy
 import gc
 import hashlib
 import importlib.util
 import inspect
+import json
 import shutil
 import sys
 import traceback
@@ -23,6 +26,7 @@ from typing import Any
 # torch is imported in functions: `main` does so first, without garbage collection.
 
 REFUSED = 3
+MODELS = ("ModelNew", "Model")
 
 
 class RefusedSource(Exception):
@@ -35,7 +39,7 @@ def key_of(*arguments: Any, **options: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
-def main(source: Path, folder: Path) -> int:
+def main(source: Path, folder: Path, call: Path) -> int:
     gc.disable()  # during imports, collection takes a fifth of the time and frees nothing
     from torch.utils import cpp_extension
 
@@ -43,12 +47,26 @@ def main(source: Path, folder: Path) -> int:
     gc.enable()
     torch_extensions: Any = cpp_extension
     torch_extensions.load_inline = building_in(cpp_extension.load_inline, folder)
+    asked = json.loads(call.read_text(encoding="utf-8"))
+    code = run(source, asked)
+    if asked and not any(folder.glob("*.so")):
+        import torch
+
+        torch.cuda.is_available = lambda: True  # it may ask for extensions only then
+        code = run(source, asked)
+    return code
+
+
+def run(source: Path, call: dict[str, Any] | None) -> int:
+    """Import a source, make and call its module, and return the exit code."""
     spec = importlib.util.spec_from_file_location("_candidate", source)
     assert spec is not None and spec.loader is not None, f"{source} is no Python file"
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
+        if call:
+            call_module(module, call)
     except RefusedSource as refused:
         print(refused, flush=True)
         return REFUSED
@@ -56,6 +74,25 @@ def main(source: Path, folder: Path) -> int:
         print("Where it was built, where there is no GPU, it went no further than this:")
         print(traceback.format_exc(), flush=True)
     return 0
+
+
+def call_module(module: Any, call: dict[str, Any]) -> None:
+    """Make the module of a suite and call it, on zeros."""
+    import torch
+
+    model = next((found for name in MODELS if (found := getattr(module, name, None))), None)
+    if model is None:
+        return
+    positional, named = ast.literal_eval(call["arguments"])
+    made = model(*positional, **named)
+    given = [
+        torch.zeros(each["shape"], dtype=getattr(torch, each["dtype"]))
+        if isinstance(each, dict)
+        else each
+        for each in call["inputs"]
+    ]
+    with torch.inference_mode():
+        made(*given)
 
 
 def building_in(load_inline: Callable[..., Any], folder: Path) -> Callable[..., Any]:
@@ -88,4 +125,4 @@ def building_in(load_inline: Callable[..., Any], folder: Path) -> Callable[..., 
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    sys.exit(main(*map(Path, sys.argv[1:])))

@@ -10,12 +10,16 @@ import ast
 import functools
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
+from evaluation.tasks.domain import dtype_of, shape_of
 from evaluation.tasks.operator import Operator
 from evaluation.types import Case
+
+if TYPE_CHECKING:
+    import torch
+
+# torch is imported in functions, because languages import this module.
 
 CALL = "CALL"
 """Name of the inputs of `forward`, in order, in the reference of an imported problem.
@@ -46,6 +50,23 @@ def suite_call(operator: Operator, case: Case, seed: int) -> dict[str, Any] | No
     }
 
 
+def extension_call(operator: Operator, case: Case) -> dict[str, Any] | None:
+    """Return a call of a suite's module with shapes in the place of tensors, as JSON.
+
+    A source may build extensions when its module is made or first called. None for an operator of
+    ours, which is built when its file is imported.
+    """
+    call = suite_call(operator, case, seed=0)
+    if call is None:
+        return None
+    tensors = {
+        a.name: {"shape": shape_of(a, case), "dtype": dtype_of(a, case)} for a in operator.inputs
+    }
+    scalars = {a.name: case[a.name] for a in operator.scalars}
+    known = {**scalars, **call["constants"], **tensors}
+    return {"arguments": call["arguments"], "inputs": [known[name] for name in call["inputs"]]}
+
+
 def weights(operator: Operator, case: Case, seed: int) -> Mapping[str, torch.Tensor]:
     """Return the weights of a case by argument, on a CPU: the same ones for equal arguments."""
     if not operator.weights:
@@ -72,6 +93,8 @@ class _Hidden:
 def _constructed(
     module: ModuleType, arguments: str, of: _Hidden, paths: tuple[tuple[str, str], ...], seed: int
 ) -> Mapping[str, torch.Tensor]:
+    import torch
+
     positional, named = module.constructor(of.case)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

@@ -214,7 +214,6 @@ def test_a_syntax_error_is_told_with_its_line_and_nothing_is_run(tmp_path: Path)
         ("import torch\nimport ctypes", "import", 2),
         ("from os import environ", "import", 1),
         ("from . import judge", "import", 1),
-        ("from torch.utils import cpp_extension", "import", 1),
         ("from torch.utils.cpp_extension import load", "import", 1),
         (f"{LOAD_INLINE}\nimport torch\ntorch.utils.cpp_extension.include_paths()", "call", 3),
         (f'{LOAD_INLINE}\nCPP = """\nint f() {{ return fork(); }}\n"""', "system-call", 3),

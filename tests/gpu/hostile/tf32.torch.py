@@ -2,8 +2,7 @@
 # row: 31
 # operator: product
 # expect: failed/WRONG_VALUES
-# triage: patching
-torch.backends.cuda.matmul.allow_tf32 = True
+torch.set_float32_matmul_precision("high")
 
 
 def product(x, weight):

@@ -1,0 +1,151 @@
+"""Extensions that a suite's module asks for late, and switches that a source sets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils import cpp_extension
+
+from evaluation.building import static_analysis
+from evaluation.errors import Rejected
+from evaluation.gates.integrity import judge
+from evaluation.languages import languages
+from evaluation.sandboxed import build_torch
+from evaluation.tasks.spec import Task
+from evaluation.tracks.load import load_task
+from tests.evaluation.conftest import OPERATORS
+
+CALL = {"arguments": "([3], {})", "inputs": [{"shape": [2, 3], "dtype": "float32"}, 0.5]}
+HEAD = "import torch\nfrom torch.utils.cpp_extension import load_inline\n\n"
+IN_INIT = """\
+class ModelNew(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.made = load_inline("a", size)
+"""
+IN_FORWARD = """\
+class Model(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+
+    def forward(self, x, factor):
+        return load_inline("a", x.shape[1], factor)
+"""
+WITH_A_GPU = """\
+if torch.cuda.is_available():
+    made = load_inline("a", 3)
+"""
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Return the calls of `load_inline`, which build nothing."""
+    found: list[tuple[Any, ...]] = []
+
+    def building_in(load_inline: object, folder: Path) -> object:
+        def build(*arguments: Any) -> None:
+            found.append(arguments)
+            (folder / "a.so").touch()
+
+        return build
+
+    monkeypatch.setattr(build_torch, "building_in", building_in)
+    monkeypatch.setattr(cpp_extension, "load_inline", None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    return found
+
+
+def build(text: str, folder: Path, call: object = CALL) -> int:
+    (folder / "source.py").write_text(HEAD + text)
+    (folder / "call.json").write_text(json.dumps(call))
+    return build_torch.main(folder / "source.py", folder, folder / "call.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [(IN_INIT, ("a", 3)), (IN_FORWARD, ("a", 3, 0.5)), (WITH_A_GPU, ("a", 3))],
+)
+def test_extension_of_a_suites_module_is_built_wherever_it_asks(
+    asked: list[tuple[Any, ...]], tmp_path: Path, text: str, arguments: tuple[Any, ...]
+) -> None:
+    assert build(text, tmp_path) == 0
+    assert asked == [arguments]
+
+
+def test_module_of_another_task_is_not_made(asked: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    assert build(IN_INIT, tmp_path, None) == 0
+    assert asked == []
+
+
+SWITCHED = """\
+import torch
+import torch.backends.cudnn as cudnn
+
+torch.backends.cudnn.benchmark = True; x = 1
+cudnn.allow_tf32 = \\
+    True
+y = 2
+"""
+
+
+def test_switches_are_left_out_and_lines_keep_their_numbers() -> None:
+    text, ignored = static_analysis.without_switches("k.py", SWITCHED)
+    assert text.splitlines() == [
+        *SWITCHED.splitlines()[:3],
+        "pass; x = 1",
+        "pass",
+        "",
+        "y = 2",
+    ]
+    assert ignored == [
+        "k.py:4: torch.backends.cudnn.benchmark = True",
+        "k.py:5: cudnn.allow_tf32 = \\ True",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\ntorch.backends.cudnn.benchmark = print\n",
+        "import torch\ntorch.backends = 5\n",
+        "import torch\ntorch.nn.functional.relu = 5\n",
+    ],
+)
+def test_other_changes_of_modules_are_rejected(text: str) -> None:
+    task = load_task(OPERATORS, "scaled", "torch-to-torch", "cpu")
+    with pytest.raises(Rejected, match="is not yours to change"):
+        languages()["torch"].check({task.target_file: text}, task)
+
+
+def test_ignored_switches_are_named_in_the_verdict() -> None:
+    task: Task = load_task(OPERATORS, "scaled", "torch-to-torch", "cpu")
+    files = {task.target_file: SWITCHED}
+    trial: Any = SimpleNamespace(files=files, task=task, language=languages()["torch"])
+    result = judge(trial)
+    assert "torch.backends.cudnn.benchmark = True" in result.message
+    assert len(result.detail["ignored"]) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch.utils.cpp_extension\nf = torch.utils.cpp_extension.load_inline\n",
+        "from torch.utils import cpp_extension\nf = cpp_extension.load_inline\n",
+        "import torch.utils.cpp_extension as c\nf = c.load_inline\n",
+    ],
+)
+def test_cpp_extension_may_be_imported_as_a_module(text: str) -> None:
+    task = load_task(OPERATORS, "scaled", "torch-to-torch", "cpu")
+    languages()["torch"].check({task.target_file: text}, task)
+
+
+def test_other_functions_of_cpp_extension_are_rejected() -> None:
+    task = load_task(OPERATORS, "scaled", "torch-to-torch", "cpu")
+    text = "from torch.utils import cpp_extension\ncpp_extension.include_paths()  # load_inline\n"
+    with pytest.raises(Rejected):
+        languages()["torch"].check({task.target_file: text}, task)
