@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -58,10 +59,14 @@ class VerdictQueue(Generic[R]):
     record: Callable[[R, Result], None]
     lost: Callable[[str, bool], Result]
     limit_seconds: float
+    compiles: Callable[[R], bool] = lambda request: True
+    """Whether a build takes long. Others do not wait for those that do."""
     end: float = float("inf")
     """Time of `time.monotonic` at which judging stops; what is at work then is not recorded."""
-    _waiting: deque[tuple[int, R]] = field(default_factory=deque)
-    """Requests to be built, by number."""
+    _waiting: dict[bool, deque[tuple[int, R]]] = field(
+        default_factory=lambda: {True: deque(), False: deque()}
+    )
+    """Numbered requests to be built, by whether that takes long."""
     _built: dict[int, R] = field(default_factory=dict)
     _building: set[int] = field(default_factory=set)
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -71,11 +76,14 @@ class VerdictQueue(Generic[R]):
         kind = self.devices[0].kind
         numbered = enumerate(requests)
         if kind == GPU:
-            self._waiting.extend(numbered)
+            for number, request in numbered:
+                self._waiting[self.compiles(request)].append((number, request))
             judges, builders = shares_beside_builds(len(self.devices))
-            for _ in range(max(1, int(len(builders) / CORES_OF_BUILD))):
-                thread = threading.Thread(target=self._build_all, args=(builders,), daemon=True)
-                thread.start()
+            long = max(1, int(len(builders) / CORES_OF_BUILD))
+            for takes_long in (*[True] * long, False):
+                threading.Thread(
+                    target=self._build_all, args=(builders, takes_long), daemon=True
+                ).start()
         else:
             self._built.update(numbered)
             judges = shares(len(self.devices))
@@ -88,13 +96,13 @@ class VerdictQueue(Generic[R]):
         for thread in threads:
             thread.join()
 
-    def _build_all(self, cores: frozenset[int]) -> None:
+    def _build_all(self, cores: frozenset[int], takes_long: bool) -> None:
         os.sched_setaffinity(0, cores)  # of this thread, and what it starts
         while self._time_left() > 0:
             with self._changed:
-                if not self._waiting:
+                if not self._waiting[takes_long]:
                     return
-                number, request = self._waiting.popleft()
+                number, request = self._waiting[takes_long].popleft()
                 self._building.add(number)
             result = None
             try:
@@ -115,7 +123,7 @@ class VerdictQueue(Generic[R]):
             while self._time_left() > 0:
                 if self._built:
                     return self._built.pop(min(self._built))
-                if not (self._waiting or self._building):
+                if not (any(self._waiting.values()) or self._building):
                     return None
                 self._changed.wait(min(self._time_left(), 1e6))
         return None
@@ -140,8 +148,11 @@ class VerdictQueue(Generic[R]):
                         starts += 1
                         continue
                     starts = 0
-                    if not self._judge_with(process):
-                        return
+                    try:
+                        if not self._judge_with(process):
+                            return
+                    except Exception:  # the other devices and requests go on
+                        traceback.print_exc()
             if starts:
                 print(f"{device.slug}: no process that judges starts", file=sys.stderr, flush=True)
 

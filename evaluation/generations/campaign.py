@@ -86,8 +86,8 @@ class Campaign:
         """Judge what has no record in `earlier`, until `end`; return the file of records."""
         head = {
             "judge_version": JUDGE_VERSION,
-            **head,
             "started_at": now(),
+            **head,
             "ended_at": None,
             "fingerprint": fingerprint(devices),
         }
@@ -113,6 +113,7 @@ class Campaign:
             record=record,
             lost=_lost,
             limit_seconds=self.limit_seconds,
+            compiles=lambda each: each.generations[0].language == "cuda",
             end=end,
         ).run(work)
         with self._lock:

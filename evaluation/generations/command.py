@@ -96,6 +96,7 @@ def default_kind() -> str:
 
 def judge_generations(options: argparse.Namespace) -> int:
     """Judge, count or pack the chosen generations."""
+    end = time.monotonic() + options.within
     collections, found = read_folders(options)
     chosen = choose(options, found)
     if not chosen:
@@ -108,17 +109,20 @@ def judge_generations(options: argparse.Namespace) -> int:
         return show_bindings(campaign, options.json)
     if options.pack:
         size = packed.write(options.pack, collections, chosen, suites)
-        print(f"{options.pack}: {len(chosen)} generations, {size / 2**20:.1f} MiB")
+        print(f"{options.pack}: {len(chosen)} generations, {size / 2**20:.1f} MiB; there:\n")
+        print(packed.command(options.pack))
         return 0
     found_devices = detect.devices(options.cache, (options.kind,))
     devices = [each for each in found_devices if not each.unjudged]
     if not devices:
         raise RequestError(f"there is no {options.kind} here")
     devices = [each for each in devices if each.slug == devices[0].slug]
-    end = time.monotonic() + options.within
+    heads = [records.read(path)[0] for path in sources_of_records(options)]
+    began = min((str(each["started_at"]) for each in heads if each), default="")
     head = {
         "command": shlex.join(["python", "-m", "evaluation", *sys.argv[1:]]),
         "collections": collections,
+        **({"started_at": began} if began else {}),
     }
     written = campaign.run(devices, options.export, earlier(options), head, end)
     statuses = Counter(str(each["judged"]["status"]) for each in written.records)
@@ -163,10 +167,15 @@ def imported_folders(options: argparse.Namespace) -> list[Path]:
     return beside or [Path(os.environ.get("ARENA_HOME") or ".arena") / "imported"]
 
 
+def sources_of_records(options: argparse.Namespace) -> list[Path]:
+    """Return the files whose records are continued."""
+    return [*options.earlier, options.export]
+
+
 def earlier(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Return the records to keep, of each generation the last one."""
     found = {}
-    for path in (*options.earlier, options.export):
+    for path in sources_of_records(options):
         for record in records.read(path)[1]:
             if is_final(record) and not (options.again and record["judged"]["speedup"] is None):
                 found[records.key_of(record)] = record

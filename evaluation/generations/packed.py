@@ -19,6 +19,16 @@ from evaluation.importing.importer import CACHE
 
 GENERATIONS, IMPORTED = "generations.jsonl", "imported"
 FORMAT = 1
+RECORDS = "records.jsonl"
+"""Records of earlier machines in the folder, which are continued."""
+_COMMAND = """\
+export PYTHONUNBUFFERED=1 ARENA_CACHE=/tmp/campaign/cache; mkdir -p /tmp/campaign; \
+command -v ninja || python3 -m pip install -q --no-index --no-deps {folder}/ninja-*.whl; \
+timeout -k 5 585 python3 -m evaluation generations {folder} --kind gpu --scope round --limit 60 \
+--within 560 --earlier {folder}/{records} /tmp/campaign/{records} --export "$OUT/{records}" \
+> "$OUT/log" 2>&1; cp "$OUT/{records}" /tmp/campaign/{records}; nvidia-smi -L; nproc; \
+head -n 5 "$OUT/log"; grep -v "min left" "$OUT/log" | tail -n 20; tail -n 60 "$OUT/log"
+"""
 
 
 def is_packed(folder: Path) -> bool:
@@ -62,3 +72,11 @@ def write(
             if (root / name).is_file():
                 shutil.copyfile(root / name, target / name)
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def command(folder: Path) -> str:
+    """Return the command that judges a packed folder on a machine with GPUs, and continues.
+
+    It ends within ten minutes, and leaves records and a log in the folder `OUT`.
+    """
+    return _COMMAND.format(folder=folder.name, records=RECORDS).replace("\\\n", "")

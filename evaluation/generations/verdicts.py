@@ -69,7 +69,7 @@ def build(job: Job) -> dict[str, Any] | None:
     except TaskError as error:
         return unjudged("NO_TASK", str(error))
     report = pipeline.evaluate(job.request(task, "build"))
-    if report.gates[-1].verdict in (Verdict.FAILED, Verdict.REJECTED):
+    if report.verdict is not Verdict.PASSED:
         return judged_of(report, time.perf_counter() - started)
     return None
 
