@@ -16,6 +16,7 @@ import hashlib
 import importlib.util
 import inspect
 import json
+import os
 import shutil
 import sys
 import traceback
@@ -65,8 +66,7 @@ def run(source: Path, call: dict[str, Any] | None) -> int:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-        if call:
-            call_module(module, call)
+        return in_another_process(lambda: call_module(module, call)) if call else 0
     except RefusedSource as refused:
         print(refused, flush=True)
         return REFUSED
@@ -74,6 +74,30 @@ def run(source: Path, call: dict[str, Any] | None) -> int:
         print("Where it was built, where there is no GPU, it went no further than this:")
         print(traceback.format_exc(), flush=True)
     return 0
+
+
+def in_another_process(act: Callable[[], None]) -> int:
+    """Return the exit code of an act in a fork; a crash of native code there is no failure.
+
+    It is called on tensors of a processor, which code for a GPU need not expect.
+    """
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        code = 0
+        try:
+            act()
+        except RefusedSource as refused:
+            print(refused, flush=True)
+            code = REFUSED
+        except BaseException:
+            print(
+                "Where it was built, where there is no GPU, its module went no further than this:"
+            )
+            print(traceback.format_exc(), flush=True)
+        os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return REFUSED if code == REFUSED else 0
 
 
 def call_module(module: Any, call: dict[str, Any]) -> None:

@@ -36,6 +36,7 @@ class Model(torch.nn.Module):
     def forward(self, x, factor):
         return load_inline("a", x.shape[1], factor)
 """
+CRASH = "        __import__('os')._exit(9)\n"
 WITH_A_GPU = """\
 if torch.cuda.is_available():
     made = load_inline("a", 3)
@@ -43,13 +44,15 @@ if torch.cuda.is_available():
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """Return the calls of `load_inline`, which build nothing."""
-    found: list[tuple[Any, ...]] = []
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a file with the calls of `load_inline`, which build nothing."""
+    found = tmp_path / "asked"
+    found.touch()
 
     def building_in(load_inline: object, folder: Path) -> object:
         def build(*arguments: Any) -> None:
-            found.append(arguments)
+            with found.open("a") as file:
+                print(arguments, file=file)
             (folder / "a.so").touch()
 
         return build
@@ -71,15 +74,36 @@ def build(text: str, folder: Path, call: object = CALL) -> int:
     [(IN_INIT, ("a", 3)), (IN_FORWARD, ("a", 3, 0.5)), (WITH_A_GPU, ("a", 3))],
 )
 def test_extension_of_a_suites_module_is_built_wherever_it_asks(
-    asked: list[tuple[Any, ...]], tmp_path: Path, text: str, arguments: tuple[Any, ...]
+    asked: Path, tmp_path: Path, text: str, arguments: tuple[Any, ...]
 ) -> None:
     assert build(text, tmp_path) == 0
-    assert asked == [arguments]
+    assert asked.read_text() == f"{arguments}\n"
 
 
-def test_module_of_another_task_is_not_made(asked: list[tuple[Any, ...]], tmp_path: Path) -> None:
+def test_module_of_another_task_is_not_made(asked: Path, tmp_path: Path) -> None:
     assert build(IN_INIT, tmp_path, None) == 0
-    assert asked == []
+    assert asked.read_text() == ""
+
+
+def test_extension_that_crashes_on_a_processor_is_built(asked: Path, tmp_path: Path) -> None:
+    crashing = IN_FORWARD.replace("return load_inline", "made = load_inline")
+    assert build(crashing + CRASH, tmp_path) == 0
+    assert asked.read_text() == "('a', 3, 0.5)\n"
+
+
+def test_refused_source_of_a_module_fails_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def building_in(load_inline: object, folder: Path) -> object:
+        def build(*arguments: Any) -> None:
+            raise build_torch.RefusedSource("load_inline: no such type")
+
+        return build
+
+    monkeypatch.setattr(build_torch, "building_in", building_in)
+    monkeypatch.setattr(cpp_extension, "load_inline", None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert build(IN_INIT, tmp_path) == build_torch.REFUSED
 
 
 SWITCHED = """\
