@@ -12,4 +12,4 @@ from tests.evaluation.timing.test_unchanged_baseline import assert_reads_one
 @pytest.mark.gpu
 @pytest.mark.slow
 def test_unchanged_baseline_reads_one(cache: Path) -> None:
-    assert_reads_one("cuda-to-cuda", cache, 0.005)
+    assert_reads_one("cuda-to-cuda", cache, 0.003)

@@ -20,7 +20,7 @@ MISSES = 2
 
 @pytest.mark.serial
 def test_unchanged_baseline_reads_one(cache: Path) -> None:
-    assert_reads_one("cpp-to-cpp", cache, 0.02)
+    assert_reads_one("cpp-to-cpp", cache, 0.01)
 
 
 def assert_reads_one(track: str, cache: Path, margin: float) -> None:
