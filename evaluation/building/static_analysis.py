@@ -242,16 +242,19 @@ SWITCHES = "torch.backends."
 
 
 def without_switches(name: str, text: str) -> tuple[str, list[str]]:
-    """Return a source without assignments of constants to switches, and these with their lines.
+    """Return a source without assignments to switches, and these with their lines.
 
-    Lines keep their numbers. The judge sets the switches, so that such a source can be judged.
+    Lines keep their numbers. The judge sets the switches, so that such a source can be judged. An
+    assignment that calls something stays, and is refused.
     """
     if SWITCHES.rstrip(".").rpartition(".")[2] not in text:
         return text, []
     source = Source(name, text)
     lines, ignored = text.splitlines(keepends=True), []
     for node in source.nodes:
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
+        if not isinstance(node, ast.Assign):
+            continue
+        if any(isinstance(part, ast.Call) for part in ast.walk(node.value)):
             continue
         targets = [source.path(target) for target in node.targets]
         of_module = all(map(source.of_module, node.targets))
