@@ -79,11 +79,15 @@ class Campaign:
         self,
         devices: Sequence[Device],
         output: Path,
-        earlier: Sequence[Mapping[str, Any]],
+        earlier: Sequence[records.Record],
         head: Mapping[str, Any],
         end: float,
+        again: bool = False,
     ) -> records.RecordFile:
-        """Judge what has no record in `earlier`, until `end`; return the file of records."""
+        """Judge what has no record in `earlier`, until `end`; return the file of records.
+
+        What is judged once more comes last: failures of the judge, and `again` all without verdict.
+        """
         head = {
             "judge_version": JUDGE_VERSION,
             "started_at": now(),
@@ -92,7 +96,11 @@ class Campaign:
             "fingerprint": fingerprint(devices),
         }
         written = records.RecordFile(output, head, earlier)
-        work, without = self.work({records.key_of(each) for each in earlier})
+        work, without = self.work(
+            {records.key_of(each) for each in earlier if is_final(each, again)}
+        )
+        tried = {records.key_of(each) for each in earlier}
+        work.sort(key=lambda each: each.generations[0].key in tried)
         for each in without:
             judged = verdicts.unjudged(NO_TASK, self.suites.why_no_task(each))
             written.add(records.record_of(each, "", judged))
@@ -131,12 +139,14 @@ def _lost(message: str, late: bool) -> dict[str, Any]:
     return {"judged": verdicts.unjudged(reason, message)}
 
 
-def is_final(record: Mapping[str, Any]) -> bool:
-    """Return whether a record need not be made again: all but failures of the judge."""
+def is_final(record: records.Record, again: bool = False) -> bool:
+    """Return whether a generation need not be judged once more, or `again` has a verdict."""
     judged = record["judged"]
     if judged["status"] == "inconclusive":
-        return judged["reason"] != Reason.MACHINE_BUSY
-    return judged["status"] != NOT_JUDGED or judged["reason"] in (verdicts.TIMEOUT, NO_TASK)
+        return not again and judged["reason"] != Reason.MACHINE_BUSY
+    if judged["status"] == NOT_JUDGED:
+        return not again and judged["reason"] in (verdicts.TIMEOUT, NO_TASK)
+    return True
 
 
 def now() -> str:

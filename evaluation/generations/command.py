@@ -20,7 +20,7 @@ from evaluation.device_kind import CPU, GPU, gpu_vendor
 from evaluation.devices import detect
 from evaluation.errors import RequestError
 from evaluation.generations import binding, packed, records, selection
-from evaluation.generations.campaign import Campaign, is_final, summary
+from evaluation.generations.campaign import Campaign, summary
 from evaluation.generations.collection import open_folder
 from evaluation.generations.generation import Generation
 from evaluation.generations.tasks import Suites
@@ -85,7 +85,11 @@ def add(
         metavar="FILE",
         help="records to continue, beside those in the exported file",
     )
-    parser.add_argument("--again", action="store_true", help="judge what has no verdict again")
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="also judge again what was over its time or inconclusive",
+    )
     parser.add_argument("--pack", type=Path, metavar="FOLDER", help="write all into a folder")
 
 
@@ -124,11 +128,11 @@ def judge_generations(options: argparse.Namespace) -> int:
         "collections": collections,
         **({"started_at": began} if began else {}),
     }
-    written = campaign.run(devices, options.export, earlier(options), head, end)
+    written = campaign.run(devices, options.export, earlier(options), head, end, options.again)
     statuses = Counter(str(each["judged"]["status"]) for each in written.records)
     print(f"{options.export}: {len(written.records)} of {len(chosen)}: {summary(statuses)}")
-    left = len(chosen) - len(written.records)
-    return 1 if left > 0 else 0
+    recorded = {records.key_of(each) for each in written.records}
+    return 0 if all(each.key in recorded for each in chosen) else 1
 
 
 def read_folders(options: argparse.Namespace) -> tuple[dict[str, Any], list[Generation]]:
@@ -172,13 +176,11 @@ def sources_of_records(options: argparse.Namespace) -> list[Path]:
     return [*options.earlier, options.export]
 
 
-def earlier(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the records to keep, of each generation the last one."""
-    found = {}
+def earlier(options: argparse.Namespace) -> list[records.Record]:
+    """Return the records that are continued, of each generation the last one."""
+    found: dict[tuple[object, ...], records.Record] = {}
     for path in sources_of_records(options):
-        for record in records.read(path)[1]:
-            if is_final(record) and not (options.again and record["judged"]["speedup"] is None):
-                found[records.key_of(record)] = record
+        found |= {records.key_of(record): record for record in records.read(path)[1]}
     return list(found.values())
 
 

@@ -66,20 +66,26 @@ def read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 class RecordFile:
     """A file of records that grows: `add` writes a line, `close` the head with the time of the end.
 
-    It begins with the records of earlier files.
+    It begins with the records of earlier files. A later record of a generation takes the place of
+    an earlier one.
     """
 
     def __init__(self, path: Path, head: Mapping[str, Any], records: Iterable[Record]) -> None:
         self.path = path
         self.head = {"format": FORMAT, **head}
-        self.records = list(records)
+        self._by_key = {key_of(record): record for record in records}
         path.parent.mkdir(parents=True, exist_ok=True)
         self._write_all()
         self._file = path.open("a", encoding="utf-8")
 
+    @property
+    def records(self) -> list[Record]:
+        """Return the records, one for each generation."""
+        return list(self._by_key.values())
+
     def add(self, record: Record) -> None:
         """Append a record."""
-        self.records.append(record)
+        self._by_key[key_of(record)] = record
         self._file.write(_line(record))
         self._file.flush()
 

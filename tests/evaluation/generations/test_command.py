@@ -28,7 +28,7 @@ SOURCES = {
     (1, 1): WRONG,
     (1, 2): RIGHT,
     (1, 3): "Here is the kernel:",
-    (1, 4): RIGHT.replace("features, factor", "features"),
+    (1, 4): RIGHT.replace("factor):", "factor, more):"),
     (2, 0): RIGHT,
 }
 """Sources by problem and sample; there is no problem 2."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from evaluation.generations import records
+from evaluation.generations.campaign import is_final
 from evaluation.generations.generation import Claim, Generation
-from evaluation.generations.verdicts import clean, unjudged
+from evaluation.generations.verdicts import TIMEOUT, clean, unjudged
 
 GENERATION = Generation("c", "m", "kernelbench", 1, 2, 0, "address", "text", Claim(True, 2.0))
 
@@ -37,6 +39,7 @@ def test_file_that_was_cut_off_amid_a_line_continues(tmp_path: Path) -> None:
     head, kept = records.read(path)
     again = records.RecordFile(path, head, kept)
     again.add(record(1))
+    again.add(record(0))
     again.close("later")
 
     head, kept = records.read(path)
@@ -55,3 +58,20 @@ def test_message_is_one_line_without_folders_and_short() -> None:
         "in kb.py:3: bad\N{REPLACEMENT CHARACTER}"
     )
     assert len(clean("a" * 1000)) == records.MAX_MESSAGE
+
+
+def test_only_what_has_no_verdict_is_judged_once_more() -> None:
+    def made(status: str, reason: str) -> dict[str, Any]:
+        return {"judged": {"status": status, "reason": reason}}
+
+    for status, reason, final, final_again in (
+        ("passed", "", True, True),
+        ("wrong", "WRONG_VALUES", True, True),
+        ("not_judged", "JUDGE_ERROR", False, False),
+        ("not_judged", "NO_TASK", True, False),
+        ("not_judged", TIMEOUT, True, False),
+        ("inconclusive", "MACHINE_BUSY", False, False),
+        ("inconclusive", "FASTER_THAN_ROOFLINE", True, False),
+    ):
+        assert is_final(made(status, reason)) is final
+        assert is_final(made(status, reason), again=True) is final_again
