@@ -24,6 +24,13 @@ class Rejected(SubmissionError):
         self.rule = rule
 
 
+class Unsupported(SubmissionError):
+    """Raised for a source that cannot be judged, though it breaks no rule; it says what can."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Reason.UNSUPPORTED, message)
+
+
 class RequestError(Exception):
     """Raised for a request that cannot be judged, such as an unknown task or an unreadable file."""
 

@@ -73,12 +73,14 @@ def evaluate(
     seconds: dict[str, float] = {}
     results: list[GateResult] = []
     with ExitStack() as stack:
-        runs = request.stage != "build" and not _not_run_here(request.task)
+        target = languages()[request.task.track.target]
+        not_run = target.not_run(request.files, request.task.kind)
+        runs = request.stage != "build" and not not_run
         start = _session_starter(request, stack, seconds, fork_server) if runs else _no_session
         final = request.scope == "final"
         trial = Trial(request.task, request.files, request.cache, final, start, progress)
         for gate in _gates(request):
-            result = _run(gate, trial, request.unconfined)
+            result = _run(gate, trial, not_run, request.unconfined)
             seconds[gate.NAME.value] = result.took_ms / 1e3
             if _is_requested(request, gate) or not _continues(result):
                 results.append(result)  # else it was reported by the build stage
@@ -111,13 +113,13 @@ def _continues(result: GateResult) -> bool:
     return result.verdict in (Verdict.PASSED, Verdict.SKIPPED, Verdict.SPECIALISED)
 
 
-def _run(gate: Gate, trial: Trial, unconfined: bool) -> GateResult:
+def _run(gate: Gate, trial: Trial, not_run: str, unconfined: bool) -> GateResult:
     started, trial.uses_hidden = time.perf_counter(), False
     try:
         if gate.NAME is not GateName.INTEGRITY:
             require_isolation(unconfined)
-        if gate.STAGE == "measure" and (why := _not_run_here(trial.task)):
-            result = GateResult(gate.NAME, Verdict.SKIPPED, Reason.NO_DEVICE, why)
+        if gate.STAGE == "measure" and not_run:
+            result = GateResult(gate.NAME, Verdict.SKIPPED, Reason.NO_DEVICE, not_run)
         else:
             result = gate.judge(trial)
     except Exception as error:
@@ -164,11 +166,6 @@ def failure(gate: GateName, error: Exception) -> GateResult:
             "trace": "".join(traceback.format_exception(error)),
         },
     )
-
-
-def _not_run_here(task: Task) -> str:
-    """Return why this machine cannot run the target language of `task`; empty when it can."""
-    return languages()[task.track.target].runs_here()
 
 
 def _session_starter(

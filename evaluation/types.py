@@ -56,6 +56,7 @@ class Reason(StrEnum):
     """Class of failure of a gate; a message says more."""
 
     BAD_SOURCE = "BAD_SOURCE"
+    UNSUPPORTED = "UNSUPPORTED"
     BUILD_ERROR = "BUILD_ERROR"
     MISSING_ENTRY = "MISSING_ENTRY"
     WRONG_SHAPE = "WRONG_SHAPE"

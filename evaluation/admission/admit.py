@@ -60,6 +60,7 @@ MAX_BUILDS = 8
 UNTRIED = (
     Reason.BAD_SOURCE,
     Reason.FORBIDDEN,
+    Reason.UNSUPPORTED,
     Reason.BUILD_ERROR,
     Reason.MISSING_ENTRY,
     Reason.CALL_ERROR,

@@ -18,7 +18,7 @@ COMPILER = "g++"
 
 # Sources are untrusted. Each pattern takes time linear in the length: none restarts within a part
 # that an earlier attempt has matched.
-_FLAGS = re.compile(r"^[ \t]*//[ \t]*arena:[ \t]*flags[ \t]+(?P<flags>.+)$", re.MULTILINE)
+_FLAGS = re.compile(r"^\ufeff?[ \t]*//[ \t]*arena:[ \t]*flags[ \t]+(?P<flags>.+)$", re.MULTILINE)
 _COMMENT = re.compile(
     r"\"(?:\\.|[^\"\\\n])*\\?(?:\"|(?=\n)|\Z)"
     r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*\\?(?:'|(?=\n)|\Z)"  # no digit separator

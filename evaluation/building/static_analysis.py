@@ -1,16 +1,28 @@
-"""Static analysis of Python source: syntax, imports, calls and assignments."""
+"""Static analysis of Python source: syntax, imports, calls and assignments.
+
+A trick is `Rejected`. What is harmless passes, and what cannot be judged is `Unsupported`.
+"""
 
 from __future__ import annotations
 
 import ast
 import functools
-import importlib.util
 import io
-import pkgutil
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 
-from evaluation.errors import Rejected
+from evaluation.building.import_rules import (
+    FILES,
+    MACHINE,
+    from_torch,
+    is_honest,
+    is_inert,
+    is_refused,
+    is_setting,
+    is_trick,
+    may_be_imported,
+)
+from evaluation.errors import Rejected, Unsupported
 from evaluation.types import Diagnostic
 
 PURE_MODULES = frozenset(
@@ -28,54 +40,30 @@ _DUNDERS = frozenset(
     " with_traceback gi_frame cr_frame ag_frame f_back f_globals f_locals f_builtins tb_frame"
     " tb_next _getframe".split()
 )
-_MACHINE = frozenset(
-    "asyncio builtins codecs concurrent copyreg ctypes gc glob importlib inspect io linecache"
-    " logging marshal mmap multiprocessing os pathlib pickle pkgutil platform posix posixpath"
-    " runpy shutil socket subprocess sys tempfile thread threading traceback warnings"
-    " weakref".split()
-)
-"""Modules that an allowed one may have imported, and that must not be used through it."""
 _NEVER = frozenset("builtins ctypes importlib os posix shutil socket subprocess sys".split())
 """Those that are refused as an attribute of anything, which may be a module by another name."""
-_FILES = frozenset(
-    "from_file fromfile tofile memmap dump _dump_snapshot _write_file _set_from_file"
-    " _new_with_file _new_shared_filename_cpu _new_using_filename_cpu _new_using_fd_cpu"
-    " _share_filename_cpu_ _share_fd_cpu_".split()
-)
-"""Methods of storages and arrays that read or write files."""
-_TORCH_PARTS = tuple(
-    f"torch.{part}."
-    for part in "classes compile compiler.load_cache_artifacts distributed export hub jit library"
-    " load multiprocessing package save utils ops.load_library from_file serialization _C _dynamo"
-    " _inductor".split()
-)
-_TORCH_MODULES = frozenset(
-    "__future__ _torch_docs accelerator amp autograd backends compiler cpu cuda distributions fft"
-    " func functional linalg masked nested nn optim overrides quasirandom random return_types"
-    " signal sparse special types version xpu".split()
-)
-"""Modules in PyTorch's package that a source may use; all others there are refused."""
-_GETTERS = ("operator.attrgetter.", "operator.methodcaller.")
 MAX_PATH = 200
 """Characters of a dotted name that are read; all names in the rules are shorter."""
 MAX_QUOTED = 120
+BYTE_ORDER_MARK = "\ufeff"
+"""Some editors begin a file with it; Python and the compilers of C++ leave it out."""
 MAX_PARSES = 5
 
 
 class Source:
-    """One parsed file.
+    """One parsed file, without its self-test: the body of `if __name__ == "__main__"`.
 
     `tree` is empty where its syntax is wrong, which the build reports, and where it is `too_deep`.
     """
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
-        self.text = text
         self.encoding = _encoding(text)
+        self.text = text = text.removeprefix(BYTE_ORDER_MARK)
         self.tree = ast.Module([], [])
         self.too_deep = False
         try:
-            self.tree = _parsed(text)
+            self.tree = _without_self_test(_parsed(text))
         except (RecursionError, MemoryError):
             self.too_deep = True
         except (SyntaxError, ValueError):
@@ -129,10 +117,13 @@ class Source:
         path = self._paths.get(of, "")
         if path and name:
             whole = path if len(path) == MAX_PATH else f"{path}.{name}"
-            self._paths[node] = _from_torch(whole)[:MAX_PATH]
+            self._paths[node] = from_torch(whole)[:MAX_PATH]
 
     def reject(self, node: ast.AST, rule: str, message: str) -> Rejected:
         return Rejected(rule, f"{self.name}:{getattr(node, 'lineno', 1)}: {message}")
+
+    def unsupported(self, node: ast.AST, message: str) -> Unsupported:
+        return Unsupported(f"{self.name}:{getattr(node, 'lineno', 1)}: {message}")
 
     def quote(self, node: ast.AST) -> str:
         """Return the text of an expression, shortened in the middle where it is long."""
@@ -162,7 +153,35 @@ class Source:
     def uses(self, path: str) -> bool:
         """Return whether the source uses or imports the dotted name."""
         named = {self.path(node) for node in self.nodes if isinstance(node, ast.Attribute)}
-        return path in named or any(path in _imported_by(node) for node in self.nodes)
+        return path in named or any(path in dict(_imported_by(node)) for node in self.nodes)
+
+    def uses_of(self, node: ast.AST, name: str) -> list[str] | None:
+        """Return the dotted names that are used of what an import binds to `name`.
+
+        None where they cannot be known.
+        """
+        if name == "*" or name.startswith("_") or self._in_class(node):
+            return None
+        found = [use for use in self.nodes if isinstance(use, ast.Name) and use.id == name]
+        return [self.path(self._whole(use)) for use in found]
+
+    def _whole(self, node: ast.AST) -> ast.AST:
+        """Return the longest chain of attributes that begins with a node."""
+        while isinstance(parent := self._parents.get(node), ast.Attribute):
+            node = parent
+        return node
+
+    def _in_class(self, node: ast.AST) -> bool:
+        """Return whether a node is within a class, whose attributes are found by any name."""
+        while parent := self._parents.get(node):
+            if isinstance(parent, ast.ClassDef):
+                return True
+            node = parent
+        return False
+
+    @functools.cached_property
+    def _parents(self) -> dict[ast.AST, ast.AST]:
+        return {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
 
     def of_module(self, node: ast.AST) -> bool:
         """Return whether an expression is an imported module or an attribute of one."""
@@ -172,35 +191,70 @@ class Source:
 def check_source(
     source: Source, modules: frozenset[str], exempt: frozenset[str] = frozenset()
 ) -> None:
-    """Raise Rejected for imports beyond `modules`, calls that run or open things, and patching.
+    """Check imports beyond `modules`, calls that run or open things, and patching.
 
     Names in `exempt` may be imported and used, unless a package above them is refused.
+
+    Raises: Rejected for a trick; Unsupported, if there is none, for what cannot be judged.
     """
-    if source.encoding != "utf-8":
+    if source.encoding not in ("utf-8", "utf-8-sig"):
         raise source.reject(source.tree, "encoding", f"{source.encoding}; a source is UTF-8")
     if source.too_deep:
-        raise source.reject(source.tree, "nesting", "nested too deeply to be read")
+        message = "nested too deeply to be read; write it in several statements"
+        raise source.unsupported(source.tree, message)
     called = {node.func for node in source.nodes if isinstance(node, ast.Call)}
+    unsupported: Unsupported | None = None
     for node in source.nodes:
-        for module in _imported_by(node):
-            if module not in exempt and not _may_be_imported(module, modules):
-                allowed = ", ".join(sorted(modules - {"__future__"}))
-                message = f"`{module[:MAX_PATH]}` may not be imported here; these may: {allowed}"
-                raise source.reject(node, "import", message)
+        for path, name in _imported_by(node):
+            if path not in exempt and not may_be_imported(path, modules):
+                found = _judged_import(source, node, name, path, modules, exempt)
+                unsupported = unsupported or found
         if violation := _violation(source, node, exempt):
             raise source.reject(node, *violation)
         if isinstance(node, ast.Name) and node.id in _VALUES and node not in called:
             raise source.reject(node, "call", f"`{node.id}` has no place in a kernel")
+        if not unsupported and _is_unsupported(source, node, exempt):
+            message = f"`{source.path(node)}` is not supported here; write it without"
+            unsupported = source.unsupported(node, message)
+    if unsupported:
+        raise unsupported
 
 
-def _may_be_imported(module: str, modules: frozenset[str]) -> bool:
-    """Return whether a source may import a dotted name: a module, or a name of one."""
-    first, *inner = module.split(".")
-    if first not in modules or _is_refused(_from_torch(module)):
-        return False
-    if inner[1:] and inner[-1] == "*":  # without a list of its names, a module has its imports
-        return False
-    return not any(name.strip("_") in _MACHINE or name in _FILES for name in inner)
+def _judged_import(
+    source: Source,
+    node: ast.AST,
+    name: str,
+    path: str,
+    modules: frozenset[str],
+    exempt: frozenset[str],
+) -> Unsupported | None:
+    """Return the error for an import beyond `modules` of `path` as `name`; None for a harmless one.
+
+    Raises: Rejected for a trick.
+    """
+    uses = source.uses_of(node, name)
+    if uses == [] and is_inert(path):
+        return None
+    allowed = ", ".join(sorted(modules - {"__future__"}))
+    # A name that `import a.b` gives is `a` alone.
+    used = [*(uses or [path]), *([path] if "." in path else [])]
+    beyond = [use for use in used if use not in exempt and not may_be_imported(use, modules)]
+    if not beyond:
+        return None
+    for use in beyond:
+        if is_trick(use, modules):
+            message = f"`{path[:MAX_PATH]}` may not be imported here; these may: {allowed}"
+            raise source.reject(node, "import", message)
+    shown = beyond[0][:MAX_PATH]
+    return source.unsupported(
+        node, f"`{shown}` is not supported here; write it without. These may be imported: {allowed}"
+    )
+
+
+def _is_unsupported(source: Source, node: ast.AST, exempt: frozenset[str]) -> bool:
+    """Return whether a node uses an unsupported part of an allowed module."""
+    path = source.path(node) if source.attribute(node) else ""
+    return bool(path) and path not in exempt and is_refused(path) and is_honest(path)
 
 
 def _violation(source: Source, node: ast.AST, exempt: frozenset[str]) -> tuple[str, str] | None:
@@ -223,16 +277,20 @@ def _violation(source: Source, node: ast.AST, exempt: frozenset[str]) -> tuple[s
         if name in _DUNDERS:
             return "introspection", f"`{name}` has no place in a kernel"
         of_any = source.attribute(node) or isinstance(node, ast.MatchClass)
-        if name in _FILES or (of_any and name.strip("_") in _NEVER):
+        if name in FILES or (of_any and name.strip("_") in _NEVER):
             return "introspection", f"`{source.quote(node) or name}` is not for kernels"
     if name := source.attribute(node):
-        if name.strip("_") in _MACHINE and source.of_module(node):
+        if name.strip("_") in MACHINE and source.of_module(node):
             return "introspection", f"`{source.quote(node)}` is not for kernels"
         path = source.path(node)
-        if path not in exempt and _is_refused(path):
+        if path not in exempt and is_refused(path) and not is_honest(path):
             return "call", f"`{path}` has no place in a kernel"
-    changed = isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
-    if changed and source.of_module(node):
+    if (
+        isinstance(node, ast.Attribute | ast.Subscript)
+        and not isinstance(node.ctx, ast.Load)
+        and source.of_module(node)
+        and not is_setting(source.path(node.value))
+    ):
         return "patching", f"`{source.quote(node)}` is not yours to change"
     return None
 
@@ -272,7 +330,7 @@ def syntax_errors(files: Mapping[str, str]) -> tuple[Diagnostic, ...]:
     found = []
     for name, text in files.items():
         try:
-            compile(text, name, "exec", dont_inherit=True)
+            compile(text.removeprefix(BYTE_ORDER_MARK), name, "exec", dont_inherit=True)
         except SyntaxError as error:
             found.append(Diagnostic(name, error.lineno or 1, "error", error.msg))
         except (ValueError, RecursionError, MemoryError) as error:
@@ -317,32 +375,52 @@ def _imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
                 yield alias.asname or alias.name, f"{node.module}.{alias.name}"
 
 
-def _imported_by(node: ast.AST) -> list[str]:
+def _imported_by(node: ast.AST) -> list[tuple[str, str]]:
+    """Return the dotted names that an import has, each with the local name that it binds."""
     if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
+        return [(alias.name, alias.asname or alias.name.partition(".")[0]) for alias in node.names]
     if isinstance(node, ast.ImportFrom):
-        return [f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names]
+        module = f"{'.' * node.level}{node.module or ''}"
+        return [(f"{module}.{alias.name}", alias.asname or alias.name) for alias in node.names]
     return []
 
 
-def _from_torch(path: str) -> str:
-    """Return a dotted name from its last `torch` on: PyTorch's modules have imported PyTorch."""
-    head, inner, rest = f"{path}.".rpartition(".torch.")
-    return f"torch.{rest}".rstrip(".") if inner and head.startswith("torch") else path
+def _without_self_test(tree: ast.Module) -> ast.Module:
+    """Return a module without what only its own `python FILE` would run.
+
+    It is left as it is where it binds `__name__` itself.
+    """
+    if any(map(_is_of_main, tree.body)) and not any(map(_binds_name, ast.walk(tree))):
+        parts = [
+            statement.orelse
+            if isinstance(statement, ast.If) and _is_of_main(statement)
+            else [statement]
+            for statement in tree.body
+        ]
+        tree.body = [statement for part in parts for statement in part]
+    return tree
 
 
-def _is_refused(path: str) -> bool:
-    """Return whether a dotted name is in a part of PyTorch or of `operator` that is refused."""
-    if f"{path}.".startswith((*_TORCH_PARTS, *_GETTERS)):
-        return True
-    first, _, rest = path.partition(".")
-    part = rest.partition(".")[0]
-    return first == "torch" and part in _torch_modules() - _TORCH_MODULES
+def _is_of_main(node: ast.AST) -> bool:
+    """Return whether a node is `if __name__ == "__main__"`, with or without further conditions."""
+    if isinstance(node, ast.If):
+        return _is_of_main(node.test)
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+        return _is_of_main(node.values[0])
+    if not (isinstance(node, ast.Compare) and [type(op) for op in node.ops] == [ast.Eq]):
+        return False
+    sides = node.left, node.comparators[0]
+    return any(
+        (getattr(name, "id", ""), getattr(text, "value", "")) == ("__name__", "__main__")
+        for name, text in (sides, sides[::-1])
+    )
 
 
-@functools.cache
-def _torch_modules() -> frozenset[str]:
-    """Return the modules in PyTorch's package, which is not imported; empty without it."""
-    found = importlib.util.find_spec("torch")
-    folders = found and found.submodule_search_locations
-    return frozenset(module.name for module in pkgutil.iter_modules(folders or ()))
+def _binds_name(node: ast.AST) -> bool:
+    """Return whether a node may give `__name__` another value."""
+    if isinstance(getattr(node, "ctx", None), ast.Load):
+        return False
+    values = [value for _, value in ast.iter_fields(node)]
+    return "__name__" in values or any(
+        isinstance(value, list) and "__name__" in value for value in values
+    )

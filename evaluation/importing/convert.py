@@ -11,7 +11,7 @@ from typing import Any
 
 from evaluation.building import static_analysis
 from evaluation.device_kind import CPU
-from evaluation.errors import Broken, Rejected, TaskError
+from evaluation.errors import Broken, SubmissionError, TaskError
 from evaluation.importing.files import Files
 from evaluation.importing.suites import Problem, Suite
 from evaluation.sandbox import launch, untrusted_files
@@ -91,8 +91,8 @@ def check_source(name: str, source: str) -> None:
         raise Refused(f"not valid Python: line {diagnostic.line}: {diagnostic.message}")
     try:
         static_analysis.check_source(static_analysis.Source(name, source), MODULES)
-    except Rejected as rejected:
-        raise Refused(rejected.message) from None
+    except SubmissionError as error:
+        raise Refused(error.message) from None
 
 
 def run(

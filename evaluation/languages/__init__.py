@@ -121,6 +121,10 @@ class Language(ABC):
         """Return why this machine can only build the language; empty when it can run it."""
         return ""
 
+    def not_run(self, files: Mapping[str, str], kind: str) -> str:
+        """Return why these files can only be built for a device kind here; empty otherwise."""
+        return self.runs_here()
+
     def prepare(self) -> None:  # noqa: B027 - most languages import nothing slow
         """Import slow modules once, in the fork server of GPU processes."""
 

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from evaluation.errors import SubmissionError
+from evaluation.sandboxed import build_torch
 from evaluation.types import Reason
 
 
@@ -20,6 +21,7 @@ def load_module(path: Path) -> ModuleType:
     assert spec is not None and spec.loader is not None, f"{path} is no Python file"
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
+    build_torch.add_types_of_gpu_mode()
     linecache.checkcache(str(path))
     spec.loader.exec_module(module)
     return module

@@ -159,7 +159,7 @@ class Torch(Language):
                 native.check_rules({name: text}, _EXTENSION_RULES)
                 if _uses_triton({name: text}):
                     message = "Triton compiles when it runs, which native code must not; use one"
-                    raise source.reject(source.tree, "import", message)
+                    raise source.unsupported(source.tree, message)
 
     def ignored(self, files: Mapping[str, str]) -> Sequence[str]:
         found = (static_analysis.without_switches(*each)[1] for each in files.items())
@@ -183,6 +183,9 @@ class Torch(Language):
         if kind == GPU or not _uses_triton(files):
             return self.judged_here()
         return "on a CPU Triton kernels run in the interpreter, for correctness only"
+
+    def not_run(self, files: Mapping[str, str], kind: str) -> str:
+        return "" if kind == GPU else triton.not_interpreted(files)
 
     def returns(self, files: Mapping[str, str], operator: Operator) -> bool:
         tree = static_analysis.Source("", files.get(f"{operator.name}{self.suffix}", "")).tree

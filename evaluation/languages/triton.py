@@ -57,6 +57,14 @@ ADDRESSES_OF_A_CALL = 4
 """Addresses for tensors of a call and of its host function, as a multiple of the call's."""
 _COMPILER = Path(build_triton.__file__)
 
+_NOT_INTERPRETED = tuple(
+    f"triton.{name}."
+    for name in "experimental language.core.extern_elementwise language.core.inline_asm_elementwise"
+    " language.core.map_elementwise language.extra language.inline_asm_elementwise"
+    " language.map_elementwise".split()
+)
+"""Names that kernels use and Triton 3.7's interpreter cannot run: of GPUs, and in PTX."""
+
 _ALLOCATING = frozenset(
     "torch.empty torch.empty_like torch.empty_strided torch.zeros torch.zeros_like torch.full"
     " torch.full_like torch.device torch.finfo torch.iinfo torch.is_tensor torch.no_grad"
@@ -180,6 +188,9 @@ class Triton(Language):
             return ""
         return "no GPU is judged here: Triton kernels run in the interpreter, for correctness only"
 
+    def not_run(self, files: Mapping[str, str], kind: str) -> str:
+        return "" if kind == device_kind.GPU else not_interpreted(files)
+
     def prepare(self) -> None:
         """Import Triton and compute its cache key, a digest of all its files."""
         from triton.runtime.cache import triton_key
@@ -220,6 +231,16 @@ def targets() -> dict[str, Target]:
     number = int(re.sub(r"\D", "", nvcc.architecture()))
     here: Target = ("cuda", number, 32, SHARED_BYTES.get(number, OTHER_SHARED_BYTES))
     return {f"cuda:{number}": here, **TRIED}
+
+
+def not_interpreted(files: Mapping[str, str]) -> str:
+    """Return why the interpreter cannot run kernels of these files; empty if it can."""
+    for name, text in files.items():
+        source = static_analysis.Source(name, text)
+        paths = map(source.path, source.nodes)
+        if used := [path for path in paths if f"{path}.".startswith(_NOT_INTERPRETED)]:
+            return f"the interpreter cannot run this: `{max(used, key=len)}` needs a GPU"
+    return ""
 
 
 def interpret_without_gpu() -> None:
@@ -307,7 +328,7 @@ def _version() -> str:
 
 
 def _check_entry(source: static_analysis.Source, entry: str) -> None:
-    """Raise Rejected for a module of KernelBench, which another track judges."""
+    """Raise SubmissionError for a module of KernelBench, which another track judges."""
     defined = {
         node.name: node
         for node in source.tree.body
@@ -315,7 +336,8 @@ def _check_entry(source: static_analysis.Source, entry: str) -> None:
     }
     if entry not in defined and (model := defined.get("ModelNew")):
         message = f"`ModelNew` is judged on torch-to-torch, Triton included; here define `{entry}`"
-        raise source.reject(model, "entry", message)
+        where = f"{source.name}:{model.lineno}"
+        raise SubmissionError(Reason.MISSING_ENTRY, f"{where}: {message}")
 
 
 def _check_host_code(source: static_analysis.Source) -> None:

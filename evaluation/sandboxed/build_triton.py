@@ -25,7 +25,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 # torch and triton are imported in functions: `main` does so first, without garbage collection.
@@ -160,6 +160,7 @@ def compile_for(
     *device, shared_bytes = target
     triton.runtime.driver.set_active(CompilingDriver(GPUTarget(*device), shared_bytes))
     triton.knobs.compilation.listener = record
+    add_types_of_gpu_mode()
     spec = importlib.util.spec_from_file_location("_candidate", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -170,6 +171,13 @@ def compile_for(
         raise MissingEntry(f"no function `{request['entry']}` in {path.name}; define it")
     entry(*values_of(request["arguments"], zeros))
     return entry
+
+
+def add_types_of_gpu_mode() -> None:
+    """Let a source import the types of its arguments, as a submission to GPU MODE does."""
+    types: Any = ModuleType("task")
+    types.input_t = types.output_t = Any
+    sys.modules["task"] = types
 
 
 def compile_ahead(

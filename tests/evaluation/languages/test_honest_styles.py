@@ -9,7 +9,7 @@ import pytest
 
 from evaluation.device_kind import CPU
 from evaluation.devices import detect
-from evaluation.errors import Rejected
+from evaluation.errors import SubmissionError, Unsupported
 from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate
 from evaluation.process.fork_server import ForkServer
@@ -17,7 +17,7 @@ from evaluation.session import MeasurementSession
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import baselines, build
 from evaluation.tracks.load import load_task
-from evaluation.types import GateName, Split, Verdict
+from evaluation.types import GateName, Reason, Split, Verdict
 from tests.gpu.submissions import Submission
 
 TESTS = Path(__file__).resolve().parents[2]
@@ -69,6 +69,41 @@ def test_module_of_triton_passes_interpreted_and_is_not_timed(centred: Task, cac
     assert "interpreter" in gates[GateName.PERFORMANCE].message
 
 
+HARMLESS = """\
+\ufeff#!POPCORN leaderboard centred
+import os
+import sys, time, subprocess
+import warnings
+from pathlib import Path
+from task import input_t, output_t
+
+import numpy as np
+
+warnings.filterwarnings("ignore")
+
+"""
+SELF_TEST = """
+
+def shown(data: input_t) -> output_t:
+    return data
+
+
+if __name__ == "__main__":
+    import random
+    open("/tmp/results", "w").write(str(time.time() + random.random()))
+    torch.save(ModelNew(2, 3, 1e-6), sys.argv[1])
+    subprocess.run(["true"])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_a_hurry", "shared_fork_server")
+def test_harmless_imports_and_a_self_test_pass(centred: Task, cache: Path) -> None:
+    source = HARMLESS + MODULE + SELF_TEST
+    report = evaluate(Request(centred, {centred.target_file: source}, cache, scope="round"))
+    assert report.verdict is Verdict.PASSED, report.message
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_a_hurry", "shared_fork_server")
 def test_wrong_module_of_triton_fails(centred: Task, cache: Path) -> None:
@@ -98,10 +133,10 @@ def test_module_of_triton_may_start_a_compiler_on_a_gpu_only(centred: Task) -> N
         torch.check(files, dataclasses.replace(centred, kind=kind))
 
 
-def test_module_of_triton_beside_native_code_is_rejected(centred: Task) -> None:
+def test_module_of_triton_beside_native_code_is_unsupported(centred: Task) -> None:
     both = f"{MODULE}\nfrom torch.utils.cpp_extension import load_inline\n"
     for kind in (CPU, "gpu"):
-        with pytest.raises(Rejected):
+        with pytest.raises(Unsupported, match="Triton compiles when it runs"):
             languages()["torch"].check(
                 {centred.target_file: both}, dataclasses.replace(centred, kind=kind)
             )
@@ -110,5 +145,7 @@ def test_module_of_triton_beside_native_code_is_rejected(centred: Task) -> None:
 def test_module_on_a_track_to_triton_names_the_track_that_judges_it() -> None:
     task = load_task(TESTS.parent / "tasks", "rms_norm", "torch-to-triton", CPU)
     assert task.cases(Split.SEEN)
-    with pytest.raises(Rejected, match=r"torch-to-torch, Triton included; here define `rms_norm`"):
+    message = r"torch-to-torch, Triton included; here define `rms_norm`"
+    with pytest.raises(SubmissionError, match=message) as caught:
         languages()["triton"].check({task.target_file: MODULE}, task)
+    assert caught.value.reason is Reason.MISSING_ENTRY

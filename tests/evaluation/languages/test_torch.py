@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from evaluation.errors import BuildError, Rejected, SubmissionError
+from evaluation.errors import BuildError, Rejected, SubmissionError, Unsupported
 from evaluation.languages import languages
 from evaluation.types import Argument, Launch, Reason
 
@@ -211,9 +211,8 @@ def test_a_syntax_error_is_told_with_its_line_and_nothing_is_run(tmp_path: Path)
 @pytest.mark.parametrize(
     ("source", "rule", "line"),
     [
-        ("import torch\nimport ctypes", "import", 2),
-        ("from os import environ", "import", 1),
-        ("from . import judge", "import", 1),
+        ("import torch\nimport ctypes\nctypes.memmove(1, 2, 3)", "import", 2),
+        ("from os import system\nsystem('id')", "import", 1),
         ("from torch.utils.cpp_extension import load", "import", 1),
         (f"{LOAD_INLINE}\nimport torch\ntorch.utils.cpp_extension.include_paths()", "call", 3),
         (f'{LOAD_INLINE}\nCPP = """\nint f() {{ return fork(); }}\n"""', "system-call", 3),
@@ -221,10 +220,9 @@ def test_a_syntax_error_is_told_with_its_line_and_nothing_is_run(tmp_path: Path)
         (f"{LOAD_INLINE}\nCU = 'void f() {{ cudaIpcGetMemHandle(0, 0); }}'", "foreign-memory", 2),
         ("\n\nexec('1')", "call", 3),
         ("x = __import__('os')", "call", 1),
-        ("import torch\ntorch.compile(print)", "call", 2),
         ("import torch\ntorch._inductor.config.trace.enabled = True", "call", 2),
         ("import torch\ntorch.compiler = torch.compile", "patching", 2),
-        ("import torch\ntorch.compile.run = print", "call", 2),
+        ("import torch\ntorch.compile.run = print", "patching", 2),
         ("import torch as t\nt.ops.load_library('x.so')", "call", 2),
         ("import torch\ntorch.Tensor.copy_ = print", "patching", 2),
         ("import math as m\nm.pi += 1", "patching", 2),
@@ -254,9 +252,11 @@ def test_on_a_gpu_pytorch_may_compile() -> None:
     )
     on_gpu: Any = SimpleNamespace(kind="gpu")
     TORCH.check({"twice.py": source}, on_gpu)
-    for more in ("torch.compile.run = print", LOAD_INLINE):
-        with pytest.raises(Rejected):
+    for more, error in (("torch.compile.run = print", Rejected), (LOAD_INLINE, Unsupported)):
+        with pytest.raises(error):
             TORCH.check({"twice.py": f"{source}\n\n{more}\n"}, on_gpu)
+    with pytest.raises(Unsupported, match=r"^twice\.py:4: `torch\.compile` is not supported here"):
+        TORCH.check({"twice.py": source}, TASK)
 
 
 def test_an_extension_on_pytorchs_own_headers_is_not_rejected() -> None:

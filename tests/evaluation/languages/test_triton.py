@@ -18,6 +18,7 @@ from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import build
 from evaluation.tracks.load import load_task
 from evaluation.types import GateName, Reason, Split, Verdict
+from tests.evaluation.languages.machine import without_gpu
 
 TRITON = languages()["triton"]
 FOLDER = Path(__file__).parent / "operators"
@@ -283,7 +284,7 @@ def test_compiling_for_ever_ends_at_the_limit(task: Task, cache: Path) -> None:
             "from torch.nn.functional import softmax\n" + HONEST + "    softmax(x)\n",
             "library-wrapper",
         ),
-        ("import ctypes\n" + HONEST, "import"),
+        ("import ctypes\n" + HONEST + "    ctypes.memmove(1, 2, 3)\n", "import"),
         (HONEST + "    triton.cdiv = None\n", "patching"),
     ],
 )
@@ -299,3 +300,49 @@ def test_every_baseline_of_ours_reads_clean() -> None:
         operator = path.parent.parent.name
         task = load_task(root, operator, "triton-to-triton")
         TRITON.check({task.target_file: path.read_text()}, task)
+
+
+LIBDEVICE = HONEST.replace(
+    "import triton.language as tl",
+    "import triton.language as tl\nfrom triton.language.extra import libdevice",
+).replace("tl.load(x + at, at < n) * by", "libdevice.abs(tl.load(x + at, at < n)) * by")
+TIMER = HONEST.replace("* by, at", "* by + 0 * tl.extra.cuda.globaltimer(), at")
+
+
+@without_gpu
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        (LIBDEVICE, "extra.libdevice.abs"),
+        (INLINE, "inline_asm_elementwise"),
+        (TIMER, "globaltimer"),
+    ],
+    ids=["libdevice", "PTX", "timer"],
+)
+def test_kernel_that_the_interpreter_cannot_run_is_compiled_and_skipped(
+    source: str, name: str, task: Task, cache: Path
+) -> None:
+    report = evaluate(Request(task, {"twice.py": source}, cache, scope="round"))
+    compiled, correctness = report.gates[1], report.gates[2]
+    assert (compiled.gate, compiled.verdict) == (GateName.COMPILE, Verdict.PASSED)
+    assert (correctness.verdict, correctness.reason) == (Verdict.SKIPPED, Reason.NO_DEVICE)
+    assert "the interpreter cannot run this" in correctness.message and name in correctness.message
+    assert report.verdict is Verdict.SKIPPED
+
+
+def test_kernel_in_a_module_of_pytorch_is_not_interpreted_either() -> None:
+    for name in ("torch", "triton"):
+        language = languages()[name]
+        assert "libdevice.abs" in language.not_run({"twice.py": LIBDEVICE}, "cpu")
+        assert not language.not_run({"twice.py": LIBDEVICE}, "gpu")
+        unused = LIBDEVICE.replace("libdevice.abs", "tl.abs")
+        assert not language.not_run({"twice.py": unused}, "cpu")
+
+
+def test_harmless_parts_of_a_source_are_compiled(task: Task, cache: Path) -> None:
+    head = "\ufeffimport os, time\nfrom task import input_t, output_t\n"
+    tail = "\nif __name__ == '__main__':\n    time.sleep(os.getpid())\n"
+    made = build(task, "triton", {"twice.py": head + HONEST + tail}, cache)
+    assert made.outputs[0].ok and "scale_kernel" in made.outputs[0].resources
+    TRITON.check({"twice.py": head + HONEST + tail}, task)
