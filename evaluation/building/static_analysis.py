@@ -308,7 +308,7 @@ def without_switches(name: str, text: str) -> tuple[str, list[str]]:
     if SWITCHES.rstrip(".").rpartition(".")[2] not in text:
         return text, []
     source = Source(name, text)
-    lines, ignored = text.splitlines(keepends=True), []
+    lines, ignored = source.text.splitlines(keepends=True), []
     for node in source.nodes:
         if not isinstance(node, ast.Assign):
             continue
