@@ -30,6 +30,7 @@ from evaluation.languages import languages
 from evaluation.memory.cuda_ipc import DeviceMemory
 from evaluation.memory.ring import BufferRing, ring_slots, slot_bytes
 from evaluation.process.fork_server import ForkServer
+from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
 from evaluation.timing.plan import GPU_FINAL_PLAN, plan_for
 from evaluation.tracks.builds import Build, build
@@ -148,6 +149,7 @@ def in_this_process(
     import triton.testing
     from torch.profiler import ProfilerActivity, profile
 
+    run_here()  # this process judges nothing
     task = task_of(operator, language)
     case = case_of(task, name)
     kernel = languages()[language].load(Path(folder), operator)

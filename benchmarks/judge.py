@@ -45,6 +45,7 @@ from evaluation.devices import detect
 from evaluation.languages import languages
 from evaluation.memory.ring import BufferRing, ring_slots
 from evaluation.process.fork_server import ForkServer
+from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
 from evaluation.timing.plan import FINAL_PLAN
 from evaluation.tracks.builds import Build, build
@@ -191,6 +192,7 @@ def time_in_process(candidate: Build, case: str, cache_bytes: int) -> dict[str, 
 def time_inside(task: Task, folder: str, name: str, cache_bytes: int) -> dict[str, float]:
     """Time windows over a ring as large as the judge's, in this process."""
     os.sched_setaffinity(0, candidate_cores())
+    run_here()  # this process judges nothing
     torch.set_num_threads(1)
     operator, case = task.operator, case_of(task, name)
     kernel = languages()[task.track.target].load(Path(folder), operator.name)

@@ -7,7 +7,8 @@ import hashlib
 import json
 import statistics
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from evaluation.devices.device import Device
 from evaluation.languages import Kernel
 from evaluation.memory.ring import BufferRing
 from evaluation.process.fork_server import ForkServer
+from evaluation.process.task_host import processes_of
 from evaluation.session import MeasurementSession
+from evaluation.tasks import task_code
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import Build, baselines
 from evaluation.types import Argument, Case, Launch, Split, to_json
@@ -109,13 +112,16 @@ def case_of(task: Task, name: str) -> Case:
     return next(case for case in cases if case.name == name)
 
 
+@contextmanager
 def session(
     task: Task, build: Build, fork_server: ForkServer, cache: Path, device: Device
-) -> MeasurementSession:
-    """Return a measurement session of a build against the task's baselines."""
-    return MeasurementSession(task, fork_server, baselines(task, cache), cache).set_candidate(
-        build, device
-    )
+) -> Iterator[MeasurementSession]:
+    """Yield a measurement session of a build against the task's baselines."""
+    with (
+        task_code.hosted(processes_of(lambda: fork_server)),
+        MeasurementSession(task, fork_server, baselines(task, cache), cache) as judge,
+    ):
+        yield judge.set_candidate(build, device)
 
 
 def bind(kernel: Kernel, arguments: Sequence[Argument], ring: BufferRing) -> Launch:

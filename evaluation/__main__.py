@@ -244,18 +244,19 @@ def admit_tasks(options: argparse.Namespace) -> int:
 
 def fit_operators(options: argparse.Namespace) -> int:
     """Fit the tolerance of operators; an operator that cannot be fitted does not stop the rest."""
-    from evaluation.admission import fit
+    from evaluation.admission import fit, reference_process
 
     refused = 0
-    for name in options.operators:
-        folder = folder_of(options.tasks, name)
-        try:
-            fitted = fit.fit(folder)
-        except TaskError as error:
-            print(f"{name}: refused: {error}", file=sys.stderr)
-            refused += 1
-            continue
-        print(f"{name}: {fit.text(fitted)}: {fit.write(folder, fitted)}")
+    with ForkServer() as fork_server:
+        for name in options.operators:
+            folder = folder_of(options.tasks, name)
+            try:
+                fitted = reference_process.fit(fork_server, folder)
+            except TaskError as error:
+                print(f"{name}: refused: {error}", file=sys.stderr)
+                refused += 1
+                continue
+            print(f"{name}: {fit.text(fitted)}: {fit.write(folder, fitted)}")
     return NOT_PASSED if refused else PASSED
 
 

@@ -36,7 +36,7 @@ class RequestError(Exception):
 
 
 class TaskError(RequestError):
-    """Raised for a malformed task folder; the message names the file and the remedy."""
+    """Raised for a malformed task folder or failing code of a task; the message names the file."""
 
 
 class Broken(Exception):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,15 @@ from evaluation.errors import (
     NoIsolation,
     Rejected,
     SubmissionError,
+    TaskError,
 )
 from evaluation.gates import Gate, Progress, Trial, gates
 from evaluation.gates.performance import is_noisy, overall
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
+from evaluation.process.task_host import processes_of
 from evaluation.sandbox.features import isolation_features
+from evaluation.tasks import task_code
 from evaluation.tasks.spec import Task
 from evaluation.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.tracks.builds import Build, baselines
@@ -73,10 +77,12 @@ def evaluate(
     seconds: dict[str, float] = {}
     results: list[GateResult] = []
     with ExitStack() as stack:
+        server = cache(lambda: fork_server or stack.enter_context(ForkServer()))
+        stack.enter_context(task_code.hosted(processes_of(server)))
         target = languages()[request.task.track.target]
         not_run = target.not_run(request.files, request.task.kind)
         runs = request.stage != "build" and not not_run
-        start = _session_starter(request, stack, seconds, fork_server) if runs else _no_session
+        start = _session_starter(request, stack, seconds, server) if runs else _no_session
         final = request.scope == "final"
         trial = Trial(request.task, request.files, request.cache, final, start, progress)
         for gate in _gates(request):
@@ -156,11 +162,12 @@ def failure(gate: GateName, error: Exception) -> GateResult:
             return GateResult(gate, Verdict.INCONCLUSIVE, Reason.MACHINE_BUSY, str(error))
         case NoIsolation():
             return GateResult(gate, Verdict.BROKEN, Reason.NO_ISOLATION, str(error))
+    culprit = "the code of the task" if isinstance(error, TaskError) else "the judge"
     return GateResult(
         gate,
         Verdict.BROKEN,
         Reason.JUDGE_ERROR,
-        "the judge failed, not the submission",
+        f"{culprit} failed, not the submission",
         private={
             "error": f"{type(error).__name__}: {error}",
             "trace": "".join(traceback.format_exception(error)),
@@ -169,7 +176,10 @@ def failure(gate: GateName, error: Exception) -> GateResult:
 
 
 def _session_starter(
-    request: Request, stack: ExitStack, seconds: dict[str, float], fork_server: ForkServer | None
+    request: Request,
+    stack: ExitStack,
+    seconds: dict[str, float],
+    start_server: Callable[[], ForkServer],
 ) -> Callable[[Build], MeasurementSession]:
     """Return a function that gives the session its candidate.
 
@@ -177,7 +187,7 @@ def _session_starter(
     """
     isolation_features()  # fills its cache before the thread starts
     # Started by this thread: a fork server ends with the thread that started it.
-    fork_server = fork_server or stack.enter_context(ForkServer())
+    fork_server = start_server()
     track = request.task.track
     if request.task.kind == device_kind.GPU and "triton" in (track.source, track.target):
         fork_server.prepare("triton")

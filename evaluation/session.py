@@ -30,7 +30,6 @@ from evaluation.process.fork_server import ForkServer
 from evaluation.process.handle import ProcessHandle
 from evaluation.process.limits import ProcessLimits
 from evaluation.sandbox import untrusted_files
-from evaluation.tasks import suite_call
 from evaluation.tasks.domain import tensor_bytes
 from evaluation.tasks.input_families import families_for
 from evaluation.tasks.operator import TF32, Operator
@@ -247,7 +246,7 @@ class MeasurementSession:
         candidate_ns = statistics.median(block.candidate for block in blocks)
         warm = self._warm(case, candidate, candidate_ns) if plan.every_regime else None
         baseline_ns = statistics.median(block.baseline for block in blocks)
-        moved, flops = self.operator.module().cost(case)
+        moved, flops = self.operator.code().cost(case)
         floor = self._floor_ns(case, candidate.ring.bytes)
         if candidate_ns < estimates.ROOFLINE_MARGIN * floor:
             self.device = detect.measure_again(self.device, self._cache)
@@ -305,10 +304,10 @@ class MeasurementSession:
 
         Weights are the same in all launches, so that they may stay in a cache.
         """
-        module = self.operator.module()
-        moved, flops = module.cost(case)
+        code = self.operator.code()
+        moved, flops = code.cost(case)
         moved -= tensor_bytes(self.operator.weights, case)
-        unit = getattr(module, "UNIT", case.dtype)
+        unit = code.unit(case)
         if self.operator.precision == TF32 and TF32_LIKE in self.device.peaks:
             unit, flops = "bfloat16", 2 * flops  # tensor cores are half as fast in TensorFloat-32
         return self.device.roofline_seconds(moved, flops, working_set, unit) * 1e9
@@ -455,4 +454,3 @@ class MeasurementSession:
     def __exit__(self, *raised: object) -> None:
         """End all processes, then free the memory that they share."""
         self._stack.close()
-        suite_call.forget_weights()

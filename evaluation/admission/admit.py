@@ -1,10 +1,11 @@
 """Admission of a task: wrong implementations fail, honest ones pass, and times repeat.
 
-Wrong implementations are made from the reference (see `reference_mutants`) and compared in this
-process, in seconds. Honest ones, two in PyTorch and those beside the task, are built in parallel
-and judged in turn on seen, boundary and hidden cases. One that computes the same values as another
-is spared the hidden cases. Last, an honest one is timed twice against the baseline, in fresh
-processes, and a kernel once more on neighbours of the seen cases, where it must retain its speedup.
+Wrong implementations are made from the reference (see `reference_mutants`) and compared in one
+sandboxed process, in seconds. Honest ones, two in PyTorch and those beside the task, are built in
+parallel and judged in turn on seen, boundary and hidden cases. One that computes the same values as
+another is spared the hidden cases. Last, an honest one is timed twice against the baseline, in
+fresh processes, and a kernel once more on neighbours of the seen cases, where it must retain its
+speedup.
 
 A self-test tests the judge's languages as well, on an operator that has mutants of its own. Wrong
 implementations then pass through the whole judge in the language of the track: the operator's
@@ -25,8 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation import JUDGE_VERSION
-from evaluation.admission import reference_mutants, task_checks
-from evaluation.admission.reference_check import check_reference
+from evaluation.admission import reference_process, task_checks
 from evaluation.admission.trivial_submissions import probes
 from evaluation.devices import detect
 from evaluation.errors import Rejected, SubmissionError, TaskError
@@ -36,8 +36,10 @@ from evaluation.gates.generalization import hidden_cases, timed_cases
 from evaluation.gates.performance import overall
 from evaluation.languages import languages
 from evaluation.process.fork_server import ForkServer
+from evaluation.process.task_host import processes_of
 from evaluation.sandbox.features import isolation_features
 from evaluation.session import MeasurementSession
+from evaluation.tasks import task_code
 from evaluation.tasks.operator import Example
 from evaluation.tasks.spec import Task, has_mutants
 from evaluation.timing import plan as plans
@@ -143,14 +145,17 @@ def admit(
     """
     self_test = is_self_test(task, self_test)
     chosen = tuple(implementations(task, self_test=self_test))
-    check_reference(task)
-    checks = task_checks.check_numbers(task)
-    if not self_test:
-        checks = (*checks, reference_mutants.check_mutants(task.operator))
-    for check in checks:
-        report(check)
     attempts: list[Attempt] = []
-    with nullcontext(fork_server) if fork_server else ForkServer() as server:
+    with (
+        nullcontext(fork_server) if fork_server else ForkServer() as server,
+        task_code.hosted(processes_of(lambda: server)),
+    ):
+        checks = reference_process.check_numbers(server, task)
+        if not self_test:
+            mutants = reference_process.check_mutants(server, task.operator, task.kind)
+            checks = (*checks, mutants)
+        for check in checks:
+            report(check)
         judge = _TaskJudge(task, cache, server, self_test)
         for attempt in judge.attempts(chosen):
             report(attempt)

@@ -21,7 +21,7 @@ from evaluation.languages import languages
 from evaluation.tasks.defaults import fixed_seeds
 from evaluation.tasks.domain import WHOLE, dtype_of
 from evaluation.tasks.float64 import outputs_of
-from evaluation.tasks.input_families import InputGenerator, torch_dtype
+from evaluation.tasks.input_families import torch_dtype
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import ExpectedOutput, Reference
 from evaluation.tasks.spec import FITTED, fit_command, load_operator, reference_hash
@@ -217,8 +217,7 @@ def trials(
     for case, families in chosen:
         reference = Reference(operator, case)
         for family in families:
-            generator = torch.Generator().manual_seed(SEED)
-            yield reference, family, reference.drawn(InputGenerator(generator, family))
+            yield reference, family, reference.drawn(family, SEED)
 
 
 def _worst(operator: Operator, dtype: str) -> Worst:

@@ -20,10 +20,9 @@ import torch
 from evaluation.admission.fit import one_thread, small_cases
 from evaluation.tasks.domain import dtype_of, tensor_bytes
 from evaluation.tasks.float64 import lifted, outputs_of, widened
-from evaluation.tasks.input_families import InputGenerator, torch_dtype
+from evaluation.tasks.input_families import torch_dtype
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import ExpectedOutput, Reference
-from evaluation.tasks.spec import reference_hash
 from evaluation.tasks.tolerance import Tolerance
 from evaluation.tasks.toml_reader import read_text
 from evaluation.types import Argument, Split, TaskCheck
@@ -39,7 +38,6 @@ MIN_SHARE = 0.02
 BARELY = Tolerance(1.0, 1.0)
 """Error below which float32 cannot tell two results."""
 ADVICE = "add input families, widen the domain, or define `magnitude` and `reduction`"
-_KNOWN: dict[tuple[object, ...], TaskCheck] = {}
 
 Outputs = tuple[torch.Tensor, ...]
 Mutant = Callable[["Launch"], Outputs]
@@ -64,19 +62,9 @@ class Outcome:
     applies: bool = False
 
 
-def check_mutants(operator: Operator) -> TaskCheck:
-    """Compare all mutants of an operator on its small cases, until each has failed once.
-
-    The result is kept for the other tracks of the operator.
-    """
-    key = operator.folder, reference_hash(operator.folder), operator.domain.dtypes
-    if key not in _KNOWN:
-        _KNOWN[key] = _check_mutants(operator)
-    return _KNOWN[key]
-
-
 @one_thread()
-def _check_mutants(operator: Operator) -> TaskCheck:
+def check_mutants(operator: Operator) -> TaskCheck:
+    """Compare all mutants of an operator on its small cases, until each has failed once."""
     alive = dict(mutants(operator))
     outcomes = {name: Outcome() for name in alive}
     for reference, inputs, before in _launches(operator):
@@ -125,8 +113,7 @@ def _launches(
             reference = Reference(operator, case)
             for number, family in enumerate(operator.input_families):
                 inputs, others = (
-                    reference.drawn(InputGenerator(torch.Generator().manual_seed(seed), family))
-                    for seed in (2 * number + 1, 2 * number + 2)
+                    reference.drawn(family, seed) for seed in (2 * number + 1, 2 * number + 2)
                 )
                 before = tuple(y.exact for y in reference.expected(others).values())
                 yield reference, inputs, before

@@ -51,7 +51,7 @@ class Device:
         return str(self.fingerprint.get("uuid", ""))
 
     def roofline_seconds(
-        self, moved: int, flops: int, working_set: int, unit: str = "float32"
+        self, moved: float, flops: float, working_set: int, unit: str = "float32"
     ) -> float:
         """Return the least seconds in which `moved` bytes and `flops` operations can be done.
 

@@ -29,6 +29,8 @@ That is 2.1 instead of 4.2 TB/s on an H200.
 MAX_IDLE_SECONDS = 0.0003
 """Longest round trip to an idle GPU: tens of microseconds, against milliseconds on a busy one."""
 IDLE_TRIES = 40
+CACHED_SHARE = 16
+"""Part of a GPU's memory, as a divisor, that PyTorch may keep while another process computes."""
 
 
 class _Handle(ctypes.Structure):
@@ -126,6 +128,15 @@ class DeviceRegion(Region):
 
     def share(self) -> tuple[dict[str, Any], list[int]]:
         return {**self.layout.to_json(), "handle": self._handle}, []
+
+
+def free_cached(size: int) -> None:
+    """Free PyTorch's unused memory if these bytes of it are a large share of the GPU's.
+
+    Another process could not use it.
+    """
+    if size > torch.cuda.mem_get_info()[1] // CACHED_SHARE:
+        torch.cuda.empty_cache()
 
 
 @functools.cache

@@ -38,7 +38,7 @@ class InputPool:
         generator = torch.Generator(device).manual_seed(secrets.randbits(63))
         self._reference = reference
         self._structured = {a.name for a in reference.operator.inputs if a.structured}
-        self._sets: list[Mapping[str, torch.Tensor]] = []
+        self._sets: Sequence[Mapping[str, torch.Tensor]] = ()
         """Inputs of each launch of the last refill, of an operator with structured ones."""
         self._values: dict[str, torch.Tensor] = {}
         self._gains: dict[str, torch.Tensor] = {}
@@ -53,7 +53,7 @@ class InputPool:
     def begin(self, count: int) -> None:
         """Begin a refill of so many launches: draw the inputs that are drawn whole."""
         if self._structured:
-            self._sets = [self._reference.draw() for _ in range(count)]
+            self._sets = self._reference.draws(count)
 
     def draw(self, name: str, count: int) -> torch.Tensor:
         """Draw the starts of slices of values and gains for launches: int64, shape [2, count]."""

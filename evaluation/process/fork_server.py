@@ -9,14 +9,16 @@ import ctypes
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Protocol, Self, TypeVar
 
 from evaluation.errors import Broken
 from evaluation.process.channel import Channel, ChannelError, Message
 
+C = TypeVar("C", bound="Closeable")
 ROOT = Path(__file__).resolve().parents[2]
 MAX_START_SECONDS = 120.0
 ALLOCATOR_ENVIRONMENT = {
@@ -29,6 +31,10 @@ Otherwise glibc returns large blocks to the kernel after some calls and not afte
 of 2 ms takes 9 ms when each page must be mapped again.
 """
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
+
+
+class Closeable(Protocol):
+    def close(self) -> None: ...
 
 
 def keep_freed_memory() -> None:
@@ -72,31 +78,47 @@ class ForkServer:
         )
         theirs.close()
         self._channel = Channel(ours)
+        self._lock = threading.Lock()
         self._ready = False
+        self._attached: dict[object, Any] = {}
+        self._imported: set[str] = set()
 
     def fork(self, request: Message, descriptors: Sequence[int]) -> None:
         """Fork a process that owns three descriptors: its channel, log and status.
 
         Raises: Broken when the fork server is gone.
         """
-        if not self._ready:
-            self._exchange(lambda: self._channel.receive(MAX_START_SECONDS))
-            self._ready = True
-        self._exchange(lambda: self._channel.send(request, descriptors))
+        with self._lock:
+            if not self._ready:
+                self._exchange(lambda: self._channel.receive(MAX_START_SECONDS))
+                self._ready = True
+            self._exchange(lambda: self._channel.send(request, descriptors))
 
     def prepare(self, language: str) -> None:
         """Ask it to import, once, what each process of a language needs; return at once.
 
         Raises: Broken when the fork server is gone.
         """
-        self._exchange(lambda: self._channel.send({"prepare": language}))
+        with self._lock:
+            self._exchange(lambda: self._channel.send({"prepare": language}))
 
     def import_modules(self, names: Sequence[str]) -> None:
-        """Ask it to import modules for later forks; return at once.
+        """Ask it to import modules for later forks, once; return at once.
 
         Raises: Broken when the fork server is gone.
         """
-        self._exchange(lambda: self._channel.send({"import": list(names)}))
+        with self._lock:
+            if new := [name for name in names if name not in self._imported]:
+                self._exchange(lambda: self._channel.send({"import": new}))
+                self._imported.update(new)
+
+    def attached(self, make: Callable[[Self], C]) -> C:
+        """Return what `make` makes with this server; it is made once, and closed with it."""
+        with self._lock:
+            if make not in self._attached:
+                self._attached[make] = make(self)
+            found: C = self._attached[make]
+            return found
 
     def _exchange(self, call: Callable[[], object]) -> None:
         try:
@@ -105,6 +127,8 @@ class ForkServer:
             raise Broken(f"the fork server does not reply: {error}") from error
 
     def close(self) -> None:
+        for each in self._attached.values():
+            each.close()
         self._channel.close()
         self._process.kill()
         self._process.wait()

@@ -10,6 +10,7 @@ import signal
 import socket
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -42,6 +43,8 @@ Sampler = Callable[[Callable[[], bool]], None]
 
 MAX_END_SECONDS, MAX_SUSPEND_SECONDS = 10.0, 10.0
 MAX_THREADS = 256
+MAX_QUESTIONS = 64
+"""Questions of a process before one reply."""
 LOG_TAIL_BYTES = 16 << 10
 SPIN_SECONDS = 0.05
 """The wait for a reply without sleep, longer than any window."""
@@ -93,12 +96,14 @@ class ProcessHandle:
         """First slot and number of the launches that are prepared."""
         self._ended = False
         shares = limits.ranks > 1 and not judge_has_core(limits.ranks)
-        self._spin_seconds = 0.0 if shares else SPIN_SECONDS
+        self._spin_seconds = 0.0 if shares or limits.task_code else SPIN_SECONDS
         self.refusal = ""
         """The error of the last capture, where it failed."""
         self.reported: Any = None
         """Data of the last reply beside its result; as untrusted as its process."""
-        limited = limits.kind == GPU and not limits.trusted
+        self._limited = not (limits.trusted or limits.task_code)
+        """Whether GPU memory and the time of all replies together are limited."""
+        limited = limits.kind == GPU and self._limited
         gpus = range(limits.ranks) if limited else ()
         self._gpu_memory = [cuda_ipc.MemoryMeter(gpu) for gpu in gpus]
         pairs = [socket.socketpair() for _ in range(limits.ranks)]
@@ -112,6 +117,7 @@ class ProcessHandle:
             "environment": limits.variables(),
             "folder": str(limits.scratch),
             "threads": limits.threads,
+            "task_code": limits.task_code,
         }
         ends = [end for _, end in pairs]
         descriptors = [*(end.fileno() for end in ends), self._log, status_end.fileno()]
@@ -273,15 +279,17 @@ class ProcessHandle:
         descriptors: Sequence[int] = (),
         observe: Callable[[], None] = lambda: None,
         sampler: Sampler = no_sampling,
+        answer: Callable[[Message], Message] | None = None,
     ) -> int:
-        """Send a request, wait for the reply, and return the nanoseconds on the clock."""
+        """Send a request, wait for the reply, and return the nanoseconds on the clock.
+
+        With an `answer`, the process may ask some questions before it replies.
+        """
         assert self._prepared is None, "requested while launches are prepared"
         nonce = secrets.token_hex(8)
         reply, elapsed = self._round_trip(
             lambda: self._channel.send({**message, "nonce": nonce}, descriptors),
-            lambda: self._channel.receive(
-                self.limits.seconds, self._check_limits, spin=self._spin_seconds
-            )[0],
+            lambda: self._receive(answer),
             observe,
             sampler,
             self._channel.has_reply,
@@ -294,6 +302,17 @@ class ProcessHandle:
             raise reported_failure(reply["reason"], reply.get("message", ""))
         self.reported = reply.get("report")
         return elapsed
+
+    def _receive(self, answer: Callable[[Message], Message] | None) -> Message:
+        """Return the reply to a request. Raises as `Channel.receive`."""
+        deadline = time.monotonic() + self.limits.seconds
+        for _ in range(MAX_QUESTIONS + 1):
+            left = deadline - time.monotonic()
+            reply, _ = self._channel.receive(left, self._check_limits, spin=self._spin_seconds)
+            if answer is None or "ask" not in reply:
+                return reply
+            self._channel.send(answer(reply))
+        raise ChannelError(f"more than {MAX_QUESTIONS} questions")
 
     def _round_trip(
         self,
@@ -336,7 +355,7 @@ class ProcessHandle:
         elapsed += max(0, self._freezer.ns_until_stop(cpu_times) - FREE_STOP_NS)
         self._replies_seconds += elapsed / 1e9
         most = max_total_seconds(self.limits.seconds)
-        if self._replies_seconds > most and not self.limits.trusted:
+        if self._replies_seconds > most and self._limited:
             self.kill_and_wait()
             raise SubmissionError(Reason.TIMEOUT, f"took more than {most:g} s in all its calls")
         return reply, elapsed

@@ -16,6 +16,8 @@ PACKAGE = Path(__file__).resolve().parents[1]
 LOG_BYTES, TRUSTED_FILE_BYTES = 16 << 20, 1 << 30
 COMPILER_FILE_BYTES = 256 << 20
 """Of a process that compiles: precompiled headers of PyTorch exceed 16 MiB."""
+CPU_SECONDS, TASK_CODE_CPU_SECONDS = 600, 24 * 3600
+"""The code of a task serves many verdicts, and each of its replies has a limit."""
 SCRATCH_BYTES, COMPILER_SCRATCH_BYTES = 32 << 20, 512 << 20
 SHARED_MEMORY = "/dev/shm"
 """A folder that NCCL needs."""
@@ -56,6 +58,8 @@ class ProcessLimits:
     environment: Mapping[str, str] = field(default_factory=dict)
     readable: tuple[Path, ...] = ()
     """Other folders that it can read."""
+    task_code: bool = False
+    """Whether it runs the code of a task, which is never timed. Its GPU memory has no limit."""
     ranks: int = 1
     """Processes that a model is split over, each with a GPU of its own if it uses one."""
 
@@ -92,6 +96,7 @@ class ProcessLimits:
             # A GPU's driver reserves more addresses than any machine has memory.
             memory_bytes=0 if self.kind == GPU else self.memory_bytes * 2,
             file_bytes=self._file_bytes(),
+            cpu_seconds=TASK_CODE_CPU_SECONDS if self.task_code else CPU_SECONDS,
             scratch_bytes=0 if self.trusted and not shared else scratch_bytes,
             fork=self.compiles,
             pinned=True,

@@ -9,6 +9,8 @@ import dataclasses
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 from evaluation import pipeline
@@ -16,13 +18,16 @@ from evaluation.device_kind import GPU
 from evaluation.errors import Broken, RequestError
 from evaluation.languages import languages
 from evaluation.memory.ring import ring_slots, values_of
+from evaluation.process.fork_server import ForkServer
 from evaluation.process.limits import ProcessLimits
+from evaluation.process.task_host import processes_of
 from evaluation.profiling.kernels import Unprofiled, merge
 from evaluation.profiling.tools import Tool, tools
 from evaluation.sandbox import launch, untrusted_files
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import BUILD_LIMITS, SECONDS
 from evaluation.sandboxed import profile_kernel
+from evaluation.tasks import task_code
 from evaluation.tasks.spec import Task
 from evaluation.tasks.suite_call import suite_call
 from evaluation.tracks.builds import Build, build
@@ -72,7 +77,11 @@ def profile_submission(request: pipeline.Request, case: Case) -> Profile:
         raise Broken(str(report.gates[-1].private.get("error", report.message)))
     if report.verdict is not Verdict.PASSED:
         return Profile(case.name, reason=report.reason, message=report.message)
-    return profile_build(task, build(task, task.track.target, request.files, request.cache), case)
+    with ExitStack() as stack:
+        server = cache(lambda: stack.enter_context(ForkServer()))
+        stack.enter_context(task_code.hosted(processes_of(server)))
+        built = build(task, task.track.target, request.files, request.cache)
+        return profile_build(task, built, case)
 
 
 def profile_build(task: Task, built: Build, case: Case) -> Profile:

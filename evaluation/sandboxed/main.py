@@ -1,7 +1,8 @@
 """UNTRUSTED: the fork server, the isolation of each fork, and the loop that serves the judge.
 
 The fork server has imported PyTorch and holds no secret: its environment is its own, and it never
-reads a task, a seed or a reference. Each candidate or baseline process is a sandboxed fork of it.
+reads a task, a seed or a reference. Each process of a candidate, of a baseline or of a task's code
+is a sandboxed fork of it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from evaluation.sandbox import launch
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.syscalls import die_with_parent
 from evaluation.sandboxed import runner
+from evaluation.sandboxed.requests import RequestHandler
 
 FAILED = bytes(TOKEN_BYTES)
 """The token that reports failed launches; `explain` gives the reason."""
@@ -99,7 +101,7 @@ def _supervise(request: Message, descriptors: list[int]) -> None:
             os.closerange(3, channel)  # nothing else of the fork server's stays open
             os.closerange(channel + 1, 1 << 16)
             judge = Channel(socket.socket(fileno=channel), accepts_descriptors=True)
-            serve(judge, request["threads"])
+            serve(judge, request["threads"], request.get("task_code", False))
 
         bodies = (functools.partial(body, channel) for channel in channels)
         init = launch.contain(Policy.from_json(request["policy"]), *bodies)
@@ -114,16 +116,22 @@ def _supervise(request: Message, descriptors: list[int]) -> None:
         os._exit(0)
 
 
-def serve(judge: Channel, threads: int) -> None:
-    """Handle the judge's requests until it closes the channel."""
+def serve(judge: Channel, threads: int, task_code: bool = False) -> None:
+    """Handle the judge's requests about a kernel, or about a task's code, until it is gone."""
     torch.set_num_threads(threads)
     torch.backends.cudnn.allow_tf32 = False  # float32 is IEEE float32
-    kernel_runner = runner.KernelRunner()
+    handler = _task_runner(judge) if task_code else runner.KernelRunner()
     with contextlib.suppress(ChannelError):
         while True:
             request, descriptors = judge.receive()
-            reply = kernel_runner.handle(request, descriptors)
+            reply = handler.handle(request, descriptors)
             judge.send({"echo": request.get("nonce"), **reply})
-            if kernel_runner.prepared is not None:
+            if isinstance(handler, runner.KernelRunner) and handler.prepared is not None:
                 token = judge.receive_token()
-                judge.send_token(token if kernel_runner.launch_prepared() else FAILED)
+                judge.send_token(token if handler.launch_prepared() else FAILED)
+
+
+def _task_runner(judge: Channel) -> RequestHandler:
+    from evaluation.sandboxed.task_runner import TaskRunner  # imported by the fork server before
+
+    return TaskRunner(judge)

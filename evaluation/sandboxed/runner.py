@@ -1,4 +1,4 @@
-"""UNTRUSTED: the loaded kernel, its bound launches, and a handler for each request of the judge."""
+"""UNTRUSTED: the loaded kernel, its bound launches, and a handler for each request about them."""
 
 from __future__ import annotations
 
@@ -6,40 +6,30 @@ import functools
 import os
 import tarfile
 import tempfile
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from evaluation.errors import Broken, SubmissionError
+from evaluation.errors import Broken
 from evaluation.languages import Kernel, Language, languages
 from evaluation.languages.torch import TorchKernel
-from evaluation.memory import cuda_ipc
 from evaluation.memory.layout import Layout, map_region
 from evaluation.process.channel import Message
 from evaluation.sandboxed.cuda_graph import SerialGraph, SerialLaunches, capture_stream
-from evaluation.types import Argument, Launch, Reason
+from evaluation.sandboxed.requests import RequestHandler
+from evaluation.types import Argument, Launch
 
 if TYPE_CHECKING:
     from evaluation.sandboxed.live_model import LiveModel
 
-_REASON_OF_TEXT = {
-    "can't allocate memory": Reason.OUT_OF_MEMORY,
-    "out of memory": Reason.OUT_OF_MEMORY,
-    "illegal memory access": Reason.CRASH,
-    "misaligned address": Reason.CRASH,
-    "device-side assert triggered": Reason.CRASH,
-    "unspecified launch failure": Reason.CRASH,
-}
-"""Texts in error messages of CUDA and the system, and the reasons they stand for."""
 
-
-class KernelRunner:
+class KernelRunner(RequestHandler):
     """The state between requests: a loaded kernel, and launches bound to shared memory."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.language: Language | None = None
         self.kernel: Kernel | None = None
         self.model: LiveModel | None = None
@@ -52,10 +42,6 @@ class KernelRunner:
         """The memory pool that the graphs share, of which one runs at a time."""
         self.refused = False
         """Whether the last capture failed, so that each launch must wait for the one before."""
-        self.probe: torch.Tensor | None = None
-        """One element on the GPU; None on a CPU."""
-        self.opened: dict[str, int] = {}
-        """Addresses of the judge's device memory, by IPC handle."""
         self.slots: list[dict[str, Any]] = []
         """The bound arguments of each launch. Kernels keep bare pointers into these tensors."""
         self.inputs: list[torch.Tensor] = []
@@ -66,8 +52,6 @@ class KernelRunner:
         """Launches that start at the next go token."""
         self.failed: Exception | None = None
         """The error of the last prepared launches that failed."""
-        self.report: dict[str, Any] | None = None
-        """Data on a live model for the next reply. The judge does not rely on it."""
 
     def launch_prepared(self) -> bool:
         """Run the prepared launches, and return whether they succeed."""
@@ -79,33 +63,6 @@ class KernelRunner:
             self.failed = error
             return False
         return True
-
-    def handle(self, request: Message, descriptors: list[int]) -> Message:
-        """Handle one request. The reply holds the reason and message of any failure."""
-        try:
-            getattr(self, "do_" + request["do"])(request, descriptors)
-        except SubmissionError as error:
-            return {"reason": error.reason.value, "message": error.message}
-        except MemoryError as error:
-            return {"reason": Reason.OUT_OF_MEMORY.value, "message": f"out of memory: {error}"}
-        except Exception as error:
-            lines, text = traceback.format_exc().splitlines(), str(error)
-            reasons = (reason for part, reason in _REASON_OF_TEXT.items() if part in text)
-            reason = next(reasons, Reason.CALL_ERROR)
-            return {"reason": reason.value, "message": "\n".join(lines[-12:])[-4000:]}
-        report, self.report = self.report, None
-        return {"reason": None} if report is None else {"reason": None, "report": report}
-
-    def do_connect(self, request: Message, descriptors: list[int]) -> None:
-        """On a GPU, open memory of the judge's. Join the other ranks, if there are any."""
-        rank, ranks = request["rank"], request["ranks"]
-        if request["handle"]:
-            torch.cuda.set_device(rank)
-            self.probe = cuda_ipc.as_tensor(cuda_ipc.open_block(request["handle"]), 1).new_zeros(1)
-        if ranks > 1:
-            from evaluation.sandboxed.ranks import join
-
-            join(rank, ranks, torch.device("cpu") if self.probe is None else self.probe.device)
 
     def do_load(self, request: Message, descriptors: list[int]) -> None:
         if request["tf32"]:
@@ -153,7 +110,7 @@ class KernelRunner:
         slots = self.slots
         for data in request["regions"]:
             layout = Layout.from_json(data)
-            region = self._open_region(data, layout.size, descriptors)
+            region = self.open_region(data, layout.size, descriptors)
             if not self.inputs:
                 rows = layout.rows(region)
                 self.inputs = [rows[layout.row_of(slot)] for slot in range(layout.slots)]
@@ -170,17 +127,6 @@ class KernelRunner:
         if isinstance(self.kernel, TorchKernel):
             self.kernel.suite_call = request.get("suite_call")
         self.launch = self.kernel.bind(arguments, slots)
-
-    def _open_region(self, data: Message, size: int, descriptors: list[int]) -> torch.Tensor:
-        """Return a region as a uint8 tensor, by its CUDA IPC handle or the next descriptor."""
-        if handle := data.get("handle"):
-            if handle not in self.opened:
-                self.opened[handle] = cuda_ipc.open_block(handle)
-            return cuda_ipc.as_tensor(self.opened[handle], size)
-        descriptor = descriptors.pop(0)
-        region = map_region(descriptor, size)
-        os.close(descriptor)
-        return region
 
     def do_capture(self, request: Message, descriptors: list[int]) -> None:
         """Capture launches in a CUDA graph, or select one that was captured before.
@@ -224,7 +170,7 @@ class KernelRunner:
         launch, inputs, first, data = self.launch, self.inputs, request["first"], request["region"]
         assert launch is not None, "staged before it was bound"
         layout = Layout.from_json(data)
-        stage = layout.rows(self._open_region(data, layout.size, descriptors))
+        stage = layout.rows(self.open_region(data, layout.size, descriptors))
 
         def copy_and_launch(number: int) -> None:
             inputs[first + number].copy_(stage[number])

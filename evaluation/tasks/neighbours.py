@@ -61,7 +61,7 @@ def is_near(operator: Operator, case: Case, seen: Case) -> bool:
                 return False
         elif case[name] != seen[name]:
             return False
-    cost = operator.module().cost
+    cost = operator.code().cost
     ratios += [work / max(of, 1) for work, of in zip(cost(case), cost(seen), strict=True) if work]
     return case.dtype == seen.dtype and all(
         1 / WRITTEN_FACTOR <= ratio <= WRITTEN_FACTOR for ratio in ratios

@@ -7,16 +7,22 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from evaluation.errors import TaskError
 from evaluation.tasks.configurations import Limits
 from evaluation.tasks.domain import FAMILIES, WHOLE, Domain, elements, shape_of, symbols_of
 from evaluation.tasks.source import Source
+from evaluation.tasks.task_code import TaskCode, code_of, require_here
 from evaluation.tasks.tolerance import Tolerance
 from evaluation.tasks.toml_reader import Table, read_text
 from evaluation.types import Argument, Case, Reason
 
+if TYPE_CHECKING:
+    import torch
+
+OWN_TASKS = Path(__file__).resolve().parents[2] / "tasks"
+"""Tasks of this checkout, which are reviewed as the judge's own code is."""
 EDITS = ".toml"
 """Suffix of an implementation that is written as edits of another."""
 IEEE, TF32 = "ieee", "tf32"
@@ -104,6 +110,11 @@ class Operator:
         return any(dtype not in WHOLE for dtype in dtypes)
 
     @property
+    def is_own(self) -> bool:
+        """Return whether it is part of this checkout, as the judge's code is, and not imported."""
+        return self.source is None and OWN_TASKS in self.folder.resolve().parents
+
+    @property
     def inputs(self) -> tuple[Argument, ...]:
         return tuple(a for a in self.arguments if a.role == "input")
 
@@ -135,8 +146,17 @@ class Operator:
         """Return the number of elements of all tensors of a call, which orders and bounds cases."""
         return elements(self.arguments, case)
 
+    def code(self, device: torch.device | None = None) -> TaskCode:
+        """Return the task's code, for tensors on a device; for numbers alone without one."""
+        return code_of(self, device)
+
     def module(self) -> ModuleType:
-        """Return `reference.py`, with the functions named in REFERENCE. Imports torch."""
+        """Return `reference.py`, with the functions named in REFERENCE. Imports torch.
+
+        Raises: Broken in a process that may not load it; TaskError.
+        """
+        if not self.is_own:
+            require_here()
         return _reference(self.folder / "reference.py", self.arguments)
 
     def baseline(self, language: str) -> str:
@@ -233,11 +253,16 @@ def _comment(source: str, key: str) -> str:
 
 @cache
 def _reference(path: Path, arguments: tuple[Argument, ...]) -> ModuleType:
+    return load_reference(read_text(path), path, arguments)
+
+
+def load_reference(text: str, path: Path, arguments: tuple[Argument, ...]) -> ModuleType:
+    """Run the text of a `reference.py`, and complete it. Raises TaskError that names `path`."""
     from evaluation.tasks import defaults  # imports torch
 
     module = ModuleType(f"reference_of_{path.parent.name}")
     try:
-        exec(compile(read_text(path), path, "exec"), module.__dict__)
+        exec(compile(text, path, "exec"), module.__dict__)
     except Exception as error:
         raise TaskError(f"{path}: cannot be loaded: {type(error).__name__}: {error}") from error
     if not callable(getattr(module, REFERENCE[0], None)):

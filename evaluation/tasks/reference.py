@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,16 +14,16 @@ import torch
 
 from evaluation.tasks import suite_call
 from evaluation.tasks.domain import dtype_of
-from evaluation.tasks.float64 import outputs_of, widened
-from evaluation.tasks.input_families import FAMILIES, InputGenerator, torch_dtype
+from evaluation.tasks.input_families import FAMILIES, torch_dtype
 from evaluation.tasks.operator import TF32, Operator
-from evaluation.tasks.properties import Distances, measured_property
-from evaluation.tasks.roundings import disturbed_by, operands_cut, products_rounded_to
+from evaluation.tasks.task_code import Launches
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance
 from evaluation.types import Argument, Case, Comparison
 
 CPU = torch.device("cpu")
 Tensors = Mapping[str, torch.Tensor]
+CHECKS = (Comparison.PROPERTY, Comparison.DISTRIBUTION)
+"""Comparisons of an output that the task's code makes."""
 NO_ROUNDINGS = Tolerance(0.0, 0.0)
 """Tolerance of whole numbers."""
 
@@ -48,7 +47,7 @@ class ExpectedOutput:
 
 
 class Reference:
-    """Inputs and expected outputs of one case on one device, in the judge's process only."""
+    """Inputs and expected outputs of one case on one device; the task's code computes them."""
 
     def __init__(
         self,
@@ -61,9 +60,8 @@ class Reference:
         self.operator = operator
         self.case = case
         self.device = device
-        self._reference = operator.module()
-        self._has_vmap = True
-        self._distances = Distances()
+        self._code = operator.code(device)
+        self._reduction = self._code.reduction(case)
         self.scalars = {a.name: case[a.name] for a in operator.scalars}
         self._given_seed = seed
 
@@ -74,8 +72,9 @@ class Reference:
     @cached_property
     def weights(self) -> dict[str, torch.Tensor]:
         """The weights of a suite's module, which are the same in all launches."""
-        found = suite_call.weights(self.operator, self.case, self._seed)
-        return self._typed(self.operator.weights, found)
+        if not self.operator.weights:
+            return {}
+        return self._code.weights(self.case, self.device, self._seed)
 
     @cached_property
     def suite_call(self) -> dict[str, Any] | None:
@@ -84,22 +83,17 @@ class Reference:
 
     def draw(self, family: str = FAMILIES[0]) -> dict[str, torch.Tensor]:
         """Return fresh inputs from a secret seed, in the dtypes of the case, with the weights."""
-        generator = torch.Generator(self.device).manual_seed(secrets.randbits(63))
-        if not self.operator.weights:
-            return self.drawn(InputGenerator(generator, family))
-        drawn = self._reference.activations(self.case, InputGenerator(generator, family))
-        return {**self._typed(self.operator.activations, drawn), **self.weights}
+        return self.draws(1, family)[0]
 
-    def drawn(self, draw: InputGenerator) -> dict[str, torch.Tensor]:
-        """Return inputs from a generator, in the dtypes of the case, with drawn weights."""
-        return self._typed(self.operator.inputs, self._reference.inputs(self.case, draw))
+    def draws(self, count: int, family: str = FAMILIES[0]) -> list[dict[str, torch.Tensor]]:
+        """Return the inputs of several launches, each from a fresh secret seed."""
+        seeds = [secrets.randbits(63) for _ in range(count)]
+        drawn = self._code.draw(self.case, self.device, family, seeds, weights=False)
+        return [{**each, **self.weights} for each in drawn]
 
-    def _typed(self, arguments: Sequence[Argument], found: Tensors) -> dict[str, torch.Tensor]:
-        """Return tensors of arguments on the device, in the dtypes of the case."""
-        return {
-            a.name: found[a.name].to(self.device, torch_dtype(dtype_of(a, self.case))).contiguous()
-            for a in arguments
-        }
+    def drawn(self, family: str, seed: int) -> dict[str, torch.Tensor]:
+        """Return inputs from a seed, in the dtypes of the case, with drawn weights."""
+        return self._code.draw(self.case, self.device, family, [seed])[0]
 
     def expected(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
         """Return the expected outputs for `inputs`, computed in float64."""
@@ -114,50 +108,53 @@ class Reference:
         operations by as many roundings as the tolerance allows, and counts the change by one. An
         estimate ends early where the expected outputs are `enough`.
         """
-        wide = widened(inputs)
-        exact = self._call("exact", wide)
+        launches = self._code.launches(self.case, inputs)
         largest: tuple[torch.Tensor, ...] = ()
 
         def with_earlier(sizes: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
             return tuple(map(torch.maximum, largest, sizes)) if largest else sizes
 
-        def bounded(sizes: tuple[torch.Tensor, ...]) -> dict[str, ExpectedOutput]:
-            return self._bounded(wide, exact, sizes, self._tolerance)
+        def suffice(exact: tuple[torch.Tensor, ...], sizes: tuple[torch.Tensor, ...]) -> bool:
+            assert enough is not None
+            sizes = with_earlier(sizes)
+            return enough(self._bounded(inputs, launches, exact, sizes, self._tolerance))
 
-        until = None if enough is None else lambda sizes: enough(bounded(with_earlier(sizes)))
+        # It is called while the task's code waits for it, which cannot check outputs meanwhile.
+        checks = any(a.compare in CHECKS for a in self.operator.outputs)
+        until = None if enough is None or checks else suffice
         for roundings in itertools.cycle((1.0, max(1.0, self._tolerance.c2))):
-            with disturbed_by(roundings, until), self._precision():
-                largest = with_earlier(self._call("magnitude", wide))
-            yield bounded(largest)
+            exact, sizes = launches.outputs(roundings, until, self._cut)
+            largest = with_earlier(sizes)
+            yield self._bounded(inputs, launches, exact, largest, self._tolerance)
 
     def expected_of_many(self, inputs: Tensors) -> dict[str, ExpectedOutput]:
         """Return the expected outputs of many launches, stacked along the first dimension.
 
         Weights are the same in all of them, and not stacked.
         """
-        wide = widened({**inputs, **self.weights})
-        exact = self._call_batched("exact", wide)
-        with self._precision():
-            sizes = self._call_batched("magnitude", wide)
-        return self._bounded(wide, exact, sizes, self._tolerance)
+        inputs = {**inputs, **self.weights}
+        launches = self._code.launches(self.case, inputs, many=True)
+        exact, sizes = launches.outputs(cut=self._cut)
+        return self._bounded(inputs, launches, exact, sizes, self._tolerance)
 
     def bounds(
         self, inputs: Tensors, *tolerances: Tolerance
     ) -> dict[str, tuple[ExpectedOutput, ...]]:
         """Return the expected outputs for each of several tolerances, of the same roundings."""
-        wide = widened(inputs)
-        found = self._call("exact", wide), self._call("magnitude", wide)
-        each = [self._bounded(wide, *found, tolerance) for tolerance in tolerances]
+        launches = self._code.launches(self.case, inputs)
+        exact, sizes = launches.outputs()
+        each = [self._bounded(inputs, launches, exact, sizes, t) for t in tolerances]
         return {name: tuple(outputs[name] for outputs in each) for name in each[0]}
 
-    def _precision(self) -> AbstractContextManager[None]:
-        """Return the context in which roundings are those that the task allows.
+    @property
+    def _cut(self) -> float:
+        """Return the roundings of a tolerance that lets operands be cut; zero where it does not.
 
         A fit and the mutants of a reference know the rule `ieee` alone.
         """
         if self.operator.precision == TF32 and self.case.dtype == "float32":
-            return operands_cut(self._tolerance.c2 or 1.0)
-        return nullcontext()
+            return self._tolerance.c2 or 1.0
+        return 0.0
 
     @property
     def _tolerance(self) -> Tolerance:
@@ -165,64 +162,41 @@ class Reference:
 
     def _bounded(
         self,
-        wide: Tensors,
+        inputs: Tensors,
+        launches: Launches,
         exact: tuple[torch.Tensor, ...],
-        magnitude: tuple[torch.Tensor, ...],
+        sizes: tuple[torch.Tensor, ...],
         tolerance: Tolerance,
     ) -> dict[str, ExpectedOutput]:
-        reduction = self._reference.reduction(self.case)
         outputs = {}
-        for argument, y, s in zip(self.operator.outputs, exact, magnitude, strict=True):
+        for argument, y, s in zip(self.operator.outputs, exact, sizes, strict=True):
             name = dtype_of(argument, self.case)
             dtype = torch_dtype(name)
-            share = self._error_share(argument, wide, tolerance)
+            share = self._error_share(argument, launches, tolerance)
             if share is not None:
                 allowed = torch.full_like(s, math.inf)
             elif argument.compare == Comparison.ROUNDED:
                 allowed = s
             elif dtype.is_floating_point:
-                gain = self._gain(argument, wide)
-                allowed = tolerance.allowed(y, s, reduction, name, gain)
+                gain = self._gain(argument, inputs)
+                allowed = tolerance.allowed(y, s, self._reduction, name, gain)
             else:
                 allowed = torch.zeros_like(s)
             outputs[argument.name] = ExpectedOutput(y, allowed, dtype, share)
         return outputs
 
     def _error_share(
-        self, output: Argument, wide: Tensors, tolerance: Tolerance
+        self, output: Argument, launches: Launches, tolerance: Tolerance
     ) -> Callable[[Tensors], float] | None:
         """Return the check of an output that is not compared by value; None for others."""
-        launches = 0
-        if argument := next((a for a in self.operator.activations if wide[a.name].dim()), None):
-            extra = wide[argument.name].dim() - len(argument.shape)
-            launches = wide[argument.name].shape[0] if extra else 0
         if output.compare == Comparison.PROPERTY:
             unit = tolerance.c2 * UNIT_ROUNDOFF.get(self.case.dtype, UNIT_ROUNDOFF["float32"])
+            return lambda outputs: launches.error(output.compare, outputs) / max(unit, 1e-300)
+        if output.compare == Comparison.DISTRIBUTION:
+            return lambda outputs: launches.error(output.compare, outputs)
+        return None
 
-            def share(given: Tensors) -> float:
-                return measured_property(self._reference.check, given) / max(unit, 1e-300)
-
-        elif output.compare == Comparison.DISTRIBUTION:
-
-            def share(given: Tensors) -> float:
-                return self._distances.share(self._reference.distribution, given)
-
-        else:
-            return None
-
-        def of_launches(outputs: Tensors) -> float:
-            given = {**wide, **widened(outputs)}
-            if not launches:
-                return share({**given, **self.scalars})
-            shared = self.weights if self.operator.weights else {}
-            each = (
-                {n: t if n in shared else t[i] for n, t in given.items()} for i in range(launches)
-            )
-            return max(share({**one, **self.scalars}) for one in each)
-
-        return of_launches
-
-    def _gain(self, output: Argument, wide: Tensors) -> torch.Tensor | None:
+    def _gain(self, output: Argument, inputs: Tensors) -> torch.Tensor | None:
         """Return the size, at least one, of what may multiply a rounded element of an output.
 
         This is a floating-point input with one value for each channel, such as a norm's weight: its
@@ -230,38 +204,13 @@ class Reference:
         """
         gain: torch.Tensor | None = None
         for argument in self.operator.inputs:
-            values, rank = wide[argument.name], len(argument.shape)
+            values, rank = inputs[argument.name], len(argument.shape)
             if not values.dtype.is_floating_point or not 0 < rank < len(output.shape):
                 continue
             if argument.shape == output.shape[-rank:]:
                 launches = values.shape[: values.dim() - rank]
                 between = (1,) * (len(output.shape) - rank)
-                size = values.abs().view(*launches, *between, *values.shape[len(launches) :])
-                gain = size.clamp_(min=1) if gain is None else torch.maximum(gain, size)
+                size = values.double().abs()
+                size = size.view(*launches, *between, *size.shape[len(launches) :]).clamp_(min=1)
+                gain = size if gain is None else torch.maximum(gain, size)
         return gain
-
-    def _call(self, function: str, inputs: Tensors) -> tuple[torch.Tensor, ...]:
-        with products_rounded_to(self.case.dtype):
-            return outputs_of(getattr(self._reference, function)(**inputs, **self.scalars))
-
-    def _call_batched(self, function: str, inputs: Tensors) -> tuple[torch.Tensor, ...]:
-        names = tuple(inputs)
-        own = {a.name for a in self.operator.activations}
-        stacked = tuple(0 if name in own else None for name in names)
-
-        def launch(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return self._call(function, dict(zip(names, tensors, strict=True)))
-
-        count = next(tensor for name, tensor in inputs.items() if name in own).shape[0]
-        if count > 1 and self._has_vmap:
-            try:
-                return torch.vmap(launch, stacked)(*inputs.values())
-            except torch.OutOfMemoryError:
-                pass
-            except RuntimeError:  # an operation has no batching rule
-                self._has_vmap = False
-        rows = [
-            launch(*(x if name not in own else x[n] for name, x in inputs.items()))
-            for n in range(count)
-        ]
-        return tuple(map(torch.stack, zip(*rows, strict=True)))

@@ -157,11 +157,17 @@ def load_task(
 
     `kind` is its device kind, by default the best that this machine offers.
     """
-    folder = folder_of(root, operator)
+    return load_task_of(folder_of(root, operator), track_slug, languages, kind)
+
+
+def load_task_of(
+    folder: Path, track_slug: str, languages: Languages, kind: str | None = None
+) -> Task:
+    """Return a task of an operator folder, and read no other folder. Raises TaskError."""
     loaded = load_operator(folder, languages, kind or CPU)
     tracks = {track.slug: track for track in (*loaded.tracks, OPEN_TRACK)}
     if (track := tracks.get(track_slug)) is None:
-        raise TaskError(f"{operator}: no track {track_slug}; there are: {', '.join(tracks)}")
+        raise TaskError(f"{folder.name}: no track {track_slug}; there are: {', '.join(tracks)}")
     if kind:
         return _task(loaded, track, kind)
     kind = kind_of(languages[track.target].kinds)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from evaluation.tasks.domain import dtype_of, shape_of
 from evaluation.tasks.operator import Operator
-from evaluation.types import Case
+from evaluation.types import Argument, Case
 
 if TYPE_CHECKING:
     import torch
@@ -29,11 +29,19 @@ Beside it are `CONSTANTS`, the values of those that are no arguments, and `const
 
 
 def suite_call(operator: Operator, case: Case, seed: int) -> dict[str, Any] | None:
-    """Return how a suite constructs and calls a module, as JSON; None for an operator of ours.
+    """Return how a suite constructs and calls a module, as JSON; None for an operator of ours."""
+    call = None if operator.source is None else operator.code().suite_call(case)
+    if call is None:
+        return None
+    parameters = {a.name: a.parameter for a in operator.weights}
+    return {**call, "seed": seed, "parameters": parameters}
+
+
+def described(module: ModuleType, case: Case) -> dict[str, Any] | None:
+    """Return the part of a call that the task's code decides; None without one.
 
     A constructor that takes more than constants is none that another process could call.
     """
-    module = operator.module()
     if not hasattr(module, CALL):
         return None
     arguments = repr(module.constructor(case))
@@ -42,11 +50,9 @@ def suite_call(operator: Operator, case: Case, seed: int) -> dict[str, Any] | No
     except (ValueError, SyntaxError):
         return None
     return {
-        "seed": seed,
         "arguments": arguments,
         "inputs": list(module.CALL),
         "constants": dict(module.CONSTANTS),
-        "parameters": {a.name: a.parameter for a in operator.weights},
     }
 
 
@@ -67,12 +73,11 @@ def extension_call(operator: Operator, case: Case) -> dict[str, Any] | None:
     return {"arguments": call["arguments"], "inputs": [known[name] for name in call["inputs"]]}
 
 
-def weights(operator: Operator, case: Case, seed: int) -> Mapping[str, torch.Tensor]:
+def weights(
+    module: ModuleType, arguments: Sequence[Argument], case: Case, seed: int
+) -> Mapping[str, torch.Tensor]:
     """Return the weights of a case by argument, on a CPU: the same ones for equal arguments."""
-    if not operator.weights:
-        return {}
-    module = operator.module()
-    paths = tuple((a.name, a.parameter) for a in operator.weights)
+    paths = tuple((a.name, a.parameter) for a in arguments if a.parameter)
     return _constructed(module, repr(module.constructor(case)), _Hidden(case), paths, seed)
 
 
@@ -100,8 +105,3 @@ def _constructed(
         torch.default_generator.manual_seed(seed)
         parameters = dict(module.Model(*positional, **named).named_parameters())
     return {name: parameters[path].detach() for name, path in paths}
-
-
-def forget_weights() -> None:
-    """Free the weights that were constructed last."""
-    _constructed.cache_clear()

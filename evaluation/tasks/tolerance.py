@@ -30,7 +30,7 @@ class Tolerance:
         self,
         expected: Tensor,
         magnitude: Tensor,
-        reduction: int,
+        reduction: float,
         dtype: str,
         gain: Tensor | None = None,
     ) -> Tensor:

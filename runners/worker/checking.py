@@ -1,9 +1,10 @@
 """Checks of drafts: the judge admits the files of a draft inside one more sandbox.
 
-A draft comes from a browser, and the judge runs its `reference.py` in its own process. So the whole
-judge is confined: it has no network, reads its code and the draft alone, and writes to a folder
-that is removed. It runs as a user of its own where the worker is root, and its filter of system
-calls leaves what a judge needs. Inside, candidates are confined by Landlock and seccomp.
+A draft comes from a browser, and the judge runs its `reference.py` and its kernels in sandboxes. As
+one more wall the whole judge is confined: it has no network, reads its code and the draft alone,
+and writes to a folder that is removed. It runs as a user of its own where the worker is root, and
+its filter of system calls leaves what a judge needs. Inside, candidates and the code of the task
+are confined by Landlock and seccomp.
 
 Limitation: an author can forge the output of a check from `reference.py`. It is for the second
 person who reads the files.

@@ -13,6 +13,7 @@ from evaluation import pipeline
 from evaluation.memory import ring
 from evaluation.pipeline import Request, evaluate
 from evaluation.process.fork_server import ForkServer
+from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
 from evaluation.timing import plan as plans
 from evaluation.tracks.load import load_task
@@ -20,6 +21,8 @@ from evaluation.types import Report
 from tests import kept_builds
 
 OPERATORS = Path(__file__).parent / "operators"
+
+run_here()  # tests call references directly; verdicts start processes for them all the same
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,9 @@ from evaluation.building import nvcc
 from evaluation.devices.vendors import cpu
 from evaluation.languages import languages, triton
 from evaluation.process.fork_server import ForkServer
+from evaluation.process.task_host import processes_of
 from evaluation.sandbox.features import isolation_features
+from evaluation.tasks import task_code
 from evaluation.timing import plan as plans
 from tests import kept_builds
 from tests.gpu.results import Results
@@ -106,8 +108,8 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
-    """Fork server of all tests, which imports torch and the compilers once."""
-    with ForkServer() as shared:
+    """Fork server of all tests, which imports torch and the compilers once, and runs task code."""
+    with ForkServer() as shared, task_code.hosted(processes_of(lambda: shared)):
         for language in languages():
             shared.prepare(language)
         yield shared

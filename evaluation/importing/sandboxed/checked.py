@@ -19,7 +19,7 @@ from evaluation.importing.sandboxed.observation import Unsupported
 from evaluation.importing.sandboxed.written import Written
 from evaluation.languages import languages
 from evaluation.tasks.domain import FAMILIES, dtype_of, shape_of
-from evaluation.tasks.input_families import InputGenerator, torch_dtype
+from evaluation.tasks.input_families import torch_dtype
 from evaluation.tasks.operation_count import counted_cost
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import Reference
@@ -157,8 +157,7 @@ class Checker:
         dtypes = [dtype_of(a, published.case) for a in published.operator.outputs]
         if "float16" not in dtypes:
             return True
-        generator = torch.Generator().manual_seed(1)
-        outputs = self._outputs(published, published.drawn(InputGenerator(generator, family)))
+        outputs = self._outputs(published, published.drawn(family, 1))
         return all(
             bool((y.abs() < torch.finfo(torch.float16).max / HEADROOM).all())
             for y, dtype in zip(outputs, dtypes, strict=True)
@@ -168,8 +167,7 @@ class Checker:
     def _exact(self, family: str, seed: int, **changed: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return the outputs in float64 for inputs of a family."""
         reference = next(self._references())
-        generator = torch.Generator().manual_seed(seed)
-        inputs = {**reference.drawn(InputGenerator(generator, family)), **changed}
+        inputs = {**reference.drawn(family, seed), **changed}
         return self._outputs(reference, inputs)
 
     @staticmethod
@@ -238,8 +236,7 @@ class Checker:
 
     @staticmethod
     def _nominal(reference: Reference, seed: int) -> dict[str, torch.Tensor]:
-        generator = torch.Generator().manual_seed(seed)
-        return reference.drawn(InputGenerator(generator, FAMILIES[0]))
+        return reference.drawn(FAMILIES[0], seed)
 
     def _fit(self) -> None:
         """Fit the tolerance, without the families in which it cannot be fitted."""

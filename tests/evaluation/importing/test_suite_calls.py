@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,12 @@ from evaluation.languages import languages
 from evaluation.languages.torch import TorchKernel
 from evaluation.memory.ring import BufferRing
 from evaluation.memory.verify import compare_launch
-from evaluation.tasks.reference import Reference
+from evaluation.process.fork_server import ForkServer
+from evaluation.process.task_process import TaskProcess
+from evaluation.tasks.loaded_code import LoadedCode
+from evaluation.tasks.reference import CPU, Reference
 from evaluation.tasks.spec import Task
+from evaluation.tasks.toml_reader import read_text
 from evaluation.tracks.load import load_task
 from evaluation.types import Reason
 from tests.evaluation.importing.suite_checkout import LICENCE, commit, path_of
@@ -243,6 +248,35 @@ def test_inputs_that_a_suite_makes_are_drawn_whole(imported: Path) -> None:
 
 def test_float32_problems_are_judged_by_the_rule_tf32(imported: Path) -> None:
     assert task_of(imported, LINEAR).operator.precision == "tf32"
+
+
+def test_process_for_task_code_has_the_weights_and_the_call_that_the_code_has_here(
+    imported: Path, fork_server: ForkServer
+) -> None:
+    task = task_of(imported, LINEAR)
+    operator, case = task.operator, task.checked_cases()[0]
+    here = LoadedCode.of(operator)
+    text = read_text(operator.folder / "reference.py")
+    with closing(TaskProcess(fork_server, operator, text, "cpu")) as process:
+        weights, expected = (code.weights(case, CPU, 5) for code in (process, here))
+        assert weights.keys() == expected.keys() == {a.name for a in operator.weights}
+        assert all(torch.equal(weights[name], value) for name, value in expected.items())
+        assert process.suite_call(case) == here.suite_call(case)
+        assert here.suite_call(case) is not None
+        drawn, drawn_here = (
+            code.draw(case, CPU, "nominal", [1, 2], weights=False) for code in (process, here)
+        )
+        assert [each.keys() for each in drawn] == [{"x"}, {"x"}]
+        stacked = {"x": torch.stack([each["x"] for each in drawn])}
+        assert torch.equal(stacked["x"], torch.stack([each["x"] for each in drawn_here]))
+        found, expected_of_many = (
+            code.launches(case, {**stacked, **weights}, many=True) for code in (process, here)
+        )
+        (exact,), (sizes,) = found.outputs()
+        (exact_here,), _ = expected_of_many.outputs()
+        torch.testing.assert_close(exact, exact_here, rtol=1e-12, atol=1e-12)
+        (_, (with_cut_operands,)) = found.outputs(cut=1.0)
+        assert with_cut_operands.mean() > 10 * sizes.mean()
 
 
 def all_imported() -> Iterator[Path]:

@@ -47,6 +47,9 @@ def test_policy_allows_processes_to_compilers_and_large_files_to_baselines() -> 
     assert not candidate.fork and compiling.fork
     assert 0 < candidate.scratch_bytes < compiling.scratch_bytes
     assert baseline.scratch_bytes == 0 and baseline.file_bytes > candidate.file_bytes
+    task_code = limits(task_code=True).policy()  # which serves many verdicts
+    assert not task_code.fork and task_code.unprivileged_user
+    assert candidate.cpu_seconds < task_code.cpu_seconds
     assert "/build" in candidate.readable and candidate.writable == ("/scratch",)
 
 
