@@ -16,6 +16,7 @@ from pygments import format as formatted
 from pygments.formatters import HtmlFormatter
 from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
+from pygments.token import STANDARD_TYPES, Token
 
 from arena.runs.deadline import Late, processor_seconds, require_time
 
@@ -32,6 +33,13 @@ LEXERS = {
 }
 """Highlighters of pygments by name, and the languages and suffixes of files that they are for."""
 _LEXER_OF = {name: lexer for lexer, names in LEXERS.items() for name in names.split()}
+STYLED = frozenset(
+    {
+        "c", "c1", "ch", "cm", "cp", "cpf", "fm", "k", "kc", "kd", "kn", "kr", "kt", "mb", "mf",
+        "mh", "mi", "nc", "nd", "nf", "ow", "s", "s1", "s2", "sa", "sd", "se", "si",
+    }
+)  # fmt: skip
+"""Classes of the style sheet; tokens of others need no element."""
 MAX_CHARACTERS = 32_000
 MAX_SECONDS = 0.2
 """Processor time for one text."""
@@ -74,4 +82,5 @@ def _in_time(tokens: Iterator[tuple[Any, str]]) -> Iterator[tuple[Any, str]]:
     for number, token in enumerate(tokens):
         if number % CHECKED_TOKENS == 0:
             require_time()
-        yield token
+        kind, text = token
+        yield (kind if STANDARD_TYPES.get(kind) in STYLED else Token.Text), text
