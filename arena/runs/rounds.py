@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from arena.catalog.models import Task
 from arena.runs.best import best_so_far
 from arena.runs.models import Evaluation, Run, Submission
+from arena.runs.past import Past
 from arena.runs.states import EvaluationStatus, Scope
 
 
@@ -56,10 +57,11 @@ class Round:
         return self.own is not None and self.own.status in ends
 
 
-def rounds_of(run: Run) -> list[Round]:
-    """Return every round in order."""
-    submissions = run.submissions.order_by("round").prefetch_related("evaluations").defer("files")
-    verdicts = [_verdicts(submission) for submission in submissions]
+def rounds_of(run: Run, past: Past | None = None) -> list[Round]:
+    """Return every round in order, of a past moment those that were submitted by then."""
+    found = run.submissions.order_by("round").prefetch_related("evaluations").defer("files")
+    submissions = [each for each in found if past is None or each.round in past.rounds]
+    verdicts = [_verdicts(submission, past) for submission in submissions]
     rounds = []
     best_after = best_so_far(own for own, _ in verdicts)
     for submission, (own, final), best in zip(submissions, verdicts, best_after, strict=True):
@@ -81,11 +83,17 @@ def rounds_of(run: Run) -> list[Round]:
     return rounds
 
 
-def _verdicts(submission: Submission) -> tuple[Evaluation | None, Evaluation | None]:
+def _verdicts(
+    submission: Submission, past: Past | None
+) -> tuple[Evaluation | None, Evaluation | None]:
     """Return a round's own evaluation, and the final one."""
     by_scope = {evaluation.scope: evaluation for evaluation in submission.evaluations.all()}
     final = by_scope.get(Scope.FINAL)
-    return by_scope.get(Scope.ROUND, final), final
+    own = by_scope.get(Scope.ROUND, final)
+    if past is None:
+        return own, final
+    number = submission.round
+    return past.evaluation(own, number), past.evaluation(final, number)
 
 
 def best_of(rounds: list[Round]) -> Round | None:

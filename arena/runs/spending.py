@@ -33,13 +33,15 @@ def count_kept_calls(run_ids: Sequence[str]) -> int:
     return calls.filter(body__replayed=False, body__error="").count()
 
 
-def spending(run_id: str) -> Spending:
-    """Return what a run has spent so far, each event by its last revision.
+def spending(run_id: str, upto: int | None = None) -> Spending:
+    """Return what a run has spent so far, or by a moment of its clock, by last revisions.
 
     The sums are of model calls, and of messages of models that are not behind the gateway. A
     replayed call was paid for by the run whose trace has it.
     """
     events = Event.objects.filter(run=run_id, kind__in=SPENDING_KINDS).order_by("seq")
+    if upto is not None:
+        events = events.filter(t_ms__lte=upto)
     values = events.values_list(
         "event_id", "kind", "body__replayed", "body__cost_usd", "body__usage"
     )

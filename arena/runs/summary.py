@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.template.loader import render_to_string
+from django.utils.functional import SimpleLazyObject
 
 from arena.accounts.models import Viewer
 from arena.catalog.models import PRODUCTION
@@ -15,15 +16,23 @@ from arena.runs.answered import answered_by
 from arena.runs.charts import best_by_round, funnel_chart
 from arena.runs.funnels import funnel_of
 from arena.runs.models import Evaluation, GateResult, Run
+from arena.runs.past import Past
+from arena.runs.profiles import compiled, profiles
 from arena.runs.rounds import Round, best_of, difference, rounds_of
 from arena.runs.sources import sources
 from arena.runs.spending import spending
 from arena.runs.states import Scope
 from arena.runs.trace import timeline
+from arena.runs.trace.outline import outline
+from arena.runs.trace.sifting import counts
+from arena.runs.trace.waterfall import waterfall
 from arena.runs.waiting import waiting_of
 from evaluation.types import GateName
 
-PARTS = ("now", "verdict", "funnel", "rounds", "cases", "code", "outline")
+PARTS = (
+    "now", "notices", "verdict", "funnel", "rounds", "cases", "code", "profile", "waterfall",
+    "outline", "counts",
+)  # fmt: skip
 """Ids of the elements that change while a run is live; all who see the run see the same."""
 GATES = tuple(name.value for name in GateName)
 PUBLIC_GATES = tuple(name for name in GATES if name != GateName.GENERALIZATION)
@@ -41,15 +50,22 @@ def parts_of(run: Run) -> dict[str, str]:
     return {name: render_to_string(f"runs/live/{name}.html", context) for name in PARTS}
 
 
-def summary_of(run: Run) -> dict[str, Any]:
-    """Return the context of the parts."""
-    rounds = rounds_of(run)
+def summary_of(run: Run, past: Past | None = None) -> dict[str, Any]:
+    """Return the context of the parts. What one tab alone shows is computed for that tab.
+
+    Of a past moment it is what was known by then.
+    """
+    rounds = rounds_of(run, past)
+    events = run.events.all()
+    if past:
+        run, events = past.run(run), events.filter(t_ms__lte=past.upto)
     judged_round = _judged_round(rounds)
     final = judged_round.submission if judged_round else None
     judged = [*rounds, *(r.final for r in rounds if r.final)]
     return {
         "run": run,
-        "waiting": waiting_of(run),
+        "replayed": past is not None,
+        "waiting": None if past else waiting_of(run),
         "rounds": rounds,
         "difference": difference(rounds, run.task_version.task),
         "best": best_of(rounds),
@@ -57,13 +73,17 @@ def summary_of(run: Run) -> dict[str, Any]:
         "judged_round": judged_round,
         "scale": Scale.over(judged),
         "chart": best_by_round(rounds),
-        "outline": timeline.outline(run.events.all()),
-        "todo": timeline.todo_list(run.events.all()),
-        "spent": spending(run.pk),
+        "outline": SimpleLazyObject(lambda: outline(events)),
+        "todo": SimpleLazyObject(lambda: timeline.todo_list(events)),
+        "waterfall": SimpleLazyObject(lambda: waterfall(events)),
+        "counts": SimpleLazyObject(lambda: counts(events)),
+        "compiled": SimpleLazyObject(lambda: compiled(events)),
+        "profiles": SimpleLazyObject(lambda: profiles(events)),
+        "spent": spending(run.pk, past.upto if past else None),
         "answered": answered_by(run.pk, run.agent),
-        "sources": sources(final.files) if final else [],
-        **_judged_again(run),
-        **verdict_of(run, judged_round.evaluation if judged_round else None),
+        "sources": SimpleLazyObject(lambda: sources(final.files) if final else []),
+        **({} if past else _judged_again(run)),
+        **verdict_of(run, judged_round.evaluation if judged_round else None, past),
     }
 
 
@@ -85,10 +105,14 @@ def _judged_round(rounds: list[Round]) -> Round | None:
     return None
 
 
-def verdict_of(run: Run, evaluation: Evaluation | None) -> dict[str, Any]:
+def verdict_of(run: Run, evaluation: Evaluation | None, past: Past | None = None) -> dict[str, Any]:
     """Return the context of an evaluation: its gates, its seen cases and its funnel."""
     results = {gate.gate: gate for gate in evaluation.gates.all()} if evaluation else {}
-    cases = list(evaluation.measurements.public()) if evaluation else []
+    if past and evaluation:
+        known = past.gates_of(evaluation, evaluation.submission.round)
+        results = {name: gate for name, gate in results.items() if name in known}
+    was_timed = past is None or GateName.PERFORMANCE in results
+    cases = list(evaluation.measurements.public()) if evaluation and was_timed else []
     judging = evaluation is not None and evaluation.ended_at is None
     task = run.task_version.task
     expected = (*PUBLIC_GATES, *results) if task.has_one_speedup else GATES

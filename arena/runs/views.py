@@ -27,6 +27,7 @@ from arena.filters import unknown_value
 from arena.runs import agents, experiments, services
 from arena.runs.forms import StartForm, initial_of
 from arena.runs.models import Run, Submission
+from arena.runs.past import marks, past_of
 from arena.runs.querysets import RunQuerySet
 from arena.runs.rounds import rounds_of
 from arena.runs.services.runs import BUDGET_BOUNDS
@@ -34,12 +35,19 @@ from arena.runs.sources import changes, sources
 from arena.runs.states import EvaluationStatus, RunStatus, Scope
 from arena.runs.summary import shown_runs, summary_of, verdict_of
 from arena.runs.trace import timeline
+from arena.runs.trace.outline import outline
+from arena.runs.trace.sifting import GATES, SUBJECTS, Sieve, chips, seek
 
 RUNS_A_PAGE = 50
 COUNT_SECONDS = 10
 COUNTED_EACH_TIME = 10_000
 """Runs up to which their number is counted for each request."""
 FILTERS = ("task", "agent", "hardware", "status", "experiment")
+TABS = {"trace": "Trace", "code": "Code", "results": "Results", "profile": "Profile"}
+OF_TRACE = ("q", "at", "chunk", "show", "actor")
+"""Names in a query that are about the trace."""
+EVENTS_OF_LANES = 5000
+"""Events up to which the lanes of a run come with its page."""
 SPEEDS = (1, 2, 5, 10, 20, 60)
 """Speeds of a replay, relative to the run."""
 
@@ -172,16 +180,36 @@ def continue_experiment(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 def run(request: HttpRequest, run_id: str) -> HttpResponse:
     shown = _run(request, run_id)
-    context = _summary(request, shown) | _stream(request, shown)
+    tab = _tab(request, shown)
+    context = _summary(request, shown) | {"tab": tab, "tabs": TABS.items()}
+    context["template"] = f"runs/tabs/{tab}.html"
+    context["lanes_later"] = shown.last_seq > EVENTS_OF_LANES
+    if tab == "trace":
+        context |= _stream(request, shown)
     if "at" in request.GET:
-        context["outline"] = timeline.outline(shown.events.all(), _number(request, "at"))
+        context["outline"] = outline(shown.events.all(), _number(request, "at"))
     return render(request, "run.html", context)
+
+
+def _tab(request: HttpRequest, shown: Run) -> str:
+    """Return the part of a run's page to show: by default the trace until there is a result.
+
+    A kernel that was submitted without an agent has no trace worth following.
+    """
+    asked = request.GET.get("tab", "")
+    if asked in TABS:
+        return asked
+    of_trace = any(name in request.GET for name in OF_TRACE)
+    return "trace" if of_trace or not (shown.ended or shown.is_direct) else "results"
 
 
 @require_safe
 def summary(request: HttpRequest, run_id: str) -> HttpResponse:
-    """Return the parts of a run's page that change while it runs."""
-    return render(request, "runs/_fresh.html", _summary(request, _run(request, run_id)))
+    """Return the parts of a run's page that change while it runs, or as they were by `?upto=`."""
+    shown = _run(request, run_id)
+    context = _summary(request, shown)
+    template = "runs/_past.html" if context["replayed"] else "runs/_fresh.html"
+    return render(request, template, context)
 
 
 @require_safe
@@ -211,14 +239,52 @@ def events(request: HttpRequest, run_id: str) -> HttpResponse:
 
 
 @require_safe
+def lanes(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Return the lanes of a run, which a page of a long one requests after its rows."""
+    return render(request, "runs/live/waterfall.html", summary_of(_run(request, run_id)))
+
+
+@require_safe
+def part_of_outline(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Return the stops of a trace around `?at=`; of all of it if they are few."""
+    shown = _run(request, run_id)
+    found = outline(shown.events.all(), _number(request, "at"))
+    return render(request, "runs/live/outline.html", {"run": shown, "outline": found})
+
+
+@require_safe
+def seek_row(request: HttpRequest, run_id: str) -> JsonResponse:
+    """Return the seq of the next row of a subject, or of the one before; null without one."""
+    shown = _run(request, run_id)
+    condition = SUBJECTS.get(request.GET.get("to", ""), GATES)
+    forward = "back" not in request.GET
+    seq = seek(shown.events.all(), condition, _number(request, "from"), forward)
+    return JsonResponse({"seq": seq})
+
+
+@require_safe
+def event(request: HttpRequest, run_id: str, seq: int) -> HttpResponse:
+    """Show one event whole, with the result of a call, and as it is stored."""
+    shown = _run(request, run_id)
+    entries = timeline.folded(shown.events.all(), list(shown.events.filter(seq=seq)))
+    if not entries:
+        raise Http404
+    entry = entries[0]
+    stored = [each.event.envelope() for each in (entry, entry.result) if each]
+    context = {"run": shown, "entries": entries, "entry": entry, "stored": stored, "whole": True}
+    context |= {"before": seq - 1, "after": seq + 1}
+    return render(request, "event.html", context)
+
+
+@require_safe
 def moments(request: HttpRequest, run_id: str) -> JsonResponse:
-    """Return when each chunk of the trace begins and when the trace ends, for a replay.
+    """Return when each chunk of the trace begins, when it ends, and when more becomes known.
 
     Units: milliseconds since the run started.
     """
     shown = _run(request, run_id)
     starts, ends = timeline.moments(shown.events.all())
-    return JsonResponse({"starts": starts, "ends": ends})
+    return JsonResponse({"starts": starts, "ends": ends, "marks": marks(shown.events.all())})
 
 
 @require_safe
@@ -293,8 +359,10 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
     owned = request.user.is_staff or (
         request.user.is_authenticated and shown.owner_id == request.user.pk
     )
+    upto = request.GET.get("upto", "")
+    past = past_of(shown, _number(request, "upto")) if upto.isdecimal() else None
     return {
-        **summary_of(shown),
+        **summary_of(shown, past),
         "again": _again(shown),
         "raw_output": shown.events.filter(kind="raw_output").order_by("seq").first(),
         "continued_by": Run.objects.filter(continues=shown).first(),
@@ -325,9 +393,24 @@ def _again(shown: Run) -> str:
 
 def _stream(request: HttpRequest, shown: Run) -> dict[str, Any]:
     """Return the part of the trace that the query names: a search, a chunk, or the newest."""
-    words = request.GET.get("q", "").strip()[:200]
-    if words:
-        return {"query": words, "found": timeline.matching(shown.events.all(), words)}
+    words, sieve = request.GET.get("q", "").strip()[:200], Sieve.of(request.GET)
+    events = shown.events.all()
+    subjects, actors = chips(events, request.GET)
+    found: dict[str, Any] = {"query": words, "sieve": sieve, "subjects": subjects, "actors": actors}
+    if words or sieve:
+        rows = timeline.matching(events, words, sieve.condition, _number(request, "from"))
+        hits = [(entry, entry.excerpt(words.casefold())) for entry in rows.entries]
+        more = request.GET.copy()
+        more["from"] = str(rows.more_after)
+        next_page = more.urlencode(safe=",") if rows.more_after else ""
+        return found | {
+            "found": rows.entries,
+            "hits": hits,
+            "more": next_page,
+            "whole": bool(words),
+        }
+    if _number(request, "at") > shown.last_seq:
+        found["beyond"] = _number(request, "at")
     last = timeline.chunk_of(shown.last_seq)
     if "at" in request.GET:
         numbers = [min(timeline.chunk_of(_number(request, "at")), last)]
@@ -336,10 +419,9 @@ def _stream(request: HttpRequest, shown: Run) -> dict[str, Any]:
     else:
         numbers = list(range(max(last - 1, 0), last + 1))
     address = reverse("run", args=[shown.pk])
-    return {
+    return found | {
         "chunks": [timeline.chunk(shown.events.all(), number) for number in numbers],
         "older": f"{address}?chunk={numbers[0] - 1}#trace" if numbers[0] else "",
         "newer": f"{address}?chunk={numbers[-1] + 1}#trace" if numbers[-1] < last else "",
-        "whole": numbers[0] == 0 and numbers[-1] == last,
         "speeds": SPEEDS,
     }

@@ -24,6 +24,6 @@ const seen = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "300px" });
 
-export function watchFragments() {
-  for (const part of document.querySelectorAll("[data-fragment]")) seen.observe(part);
+export function watchFragments(root = document) {
+  for (const part of root.querySelectorAll("[data-fragment]")) seen.observe(part);
 }

@@ -11,12 +11,13 @@ export function clock(ms) {
 export class Replay {
   #bar;
   #opener;
+  #marks; // when more of the run became known
   #starts; // when each chunk of the trace began; undefined while nothing is played
   #timer = 0;
   #last = 0; // the real time of the last tick
 
-  /** `onBegin()` before the first moment, `onMoment(now, chunk)` for each, with the last chunk that
-   * has begun by then, `onEnd()` when all is to be shown again, `onFail()` when nothing can be. */
+  /** `onBegin()` before the first moment, `onMoment(now, chunk, mark)` for each, with the last chunk
+   * that has begun by then and the moment at which more became known last, `onEnd()` when all is to be shown again, `onFail()` when nothing can be. */
   constructor(opener, bar, { onBegin, onMoment, onEnd, onFail }) {
     Object.assign(this, { onBegin, onMoment, onEnd, onFail, now: 0, ends: 0 });
     this.#opener = opener;
@@ -66,9 +67,10 @@ export class Replay {
   async #begin() {
     const answer = await fetch(this.#bar.dataset.moments);
     if (!answer.ok) throw new Error(`moments: ${answer.status}`);
-    const { starts, ends } = await answer.json();
+    const { starts, ends, marks } = await answer.json();
     Object.assign(this, { now: 0, ends });
     this.#starts = starts;
+    this.#marks = marks;
     this.#part("at").max = ends;
     this.#part("ends").textContent = clock(ends);
     this.#bar.hidden = false;
@@ -104,7 +106,8 @@ export class Replay {
     this.#part("at").value = this.now;
     this.#part("at").setAttribute("aria-valuetext", `${clock(this.now)} of ${clock(this.ends)}`);
     this.#part("now").textContent = clock(this.now);
-    this.onMoment(this.now, Math.max(0, this.#starts.findLastIndex((start) => start <= this.now)));
+    const mark = this.#marks.findLast((each) => each <= this.now) ?? 0;
+    this.onMoment(this.now, Math.max(0, this.#starts.findLastIndex((start) => start <= this.now)), mark);
   }
 
   #part(name) {

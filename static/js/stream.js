@@ -1,8 +1,8 @@
-// The rows of a trace: chunks of 200 seqs that load when they come near the view and, in a long
+// The rows of a trace: chunks of 100 seqs that load when they come near the view and, in a long
 // run, leave again when they are far from it. A row is known by the seq of its event: a newer
 // revision replaces it, and the same one twice changes nothing.
 
-export const CHUNK = 200;
+export const CHUNK = 100;
 const KEPT_ROWS = 1500;
 const ROW_PIXELS = 44; // a guess, until a chunk has been measured
 const NEAR = "1200px";
@@ -33,9 +33,9 @@ export class Stream {
   #late = new Map(); // rows that came for a chunk while it was being loaded
   #until = Infinity; // what came later on the run's clock is not shown
 
-  constructor(root, lastSeq) {
+  constructor(root, url, lastSeq) {
     this.#root = root;
-    this.url = root.dataset.url;
+    this.url = url;
     this.#near = new IntersectionObserver((entries) => this.#moved(entries), { rootMargin: `${NEAR} 0px` });
     for (const section of root.querySelectorAll(".chunk")) this.#adopt(section);
     this.grow(lastSeq);
@@ -107,7 +107,14 @@ export class Stream {
   }
 
   #veil(section) {
-    for (const row of section.children) row.hidden = Number(row.dataset.t) > this.#until;
+    for (const row of section.children) {
+      row.hidden = Number(row.dataset.t) > this.#until;
+      row.removeAttribute("data-open");
+    }
+    for (const result of section.querySelectorAll(".body [data-t]")) { // of a row that came before it
+      result.hidden = Number(result.dataset.t) > this.#until;
+      if (result.hidden) result.closest(".event").setAttribute("data-open", "");
+    }
   }
 
   /** Loads a chunk; answers when its rows are on the page. */

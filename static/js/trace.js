@@ -1,17 +1,20 @@
-// The page of a run: wires its stream, its keys and, while it is live, what follows it.
+// The trace of a run: wires its stream, its keys and its replay.
 
-import * as charts from "./charts.js";
-import { Follower } from "./follow.js";
 import { markFound } from "./found.js";
+import { Outline } from "./outline.js";
 import { Replay, clock } from "./replay.js";
 import { RETRY_MS, Stream, chunkOf, rowsOf } from "./stream.js";
 
-const root = document.querySelector("[data-stream]");
-const found = document.querySelector("[data-found]"); // instead of the stream, where one searched
-const help = document.querySelector("dialog.help");
-const toTail = document.querySelector("[data-to-tail]");
-const announcer = document.querySelector("[data-announce]");
+let workspace;
+let announcer;
+let showState;
+let onMark;
+let root;
+let found; // instead of the stream, where one searched
+let help;
+let toTail;
 let stream;
+let outline;
 let replay;
 let reached = 0; // the seq of the newest event that a replay has shown
 let here = null;
@@ -20,15 +23,13 @@ let unread = 0;
 
 // ---------- navigation ----------
 
-const lastSeq = () => (replay?.active ? reached : Number(root.dataset.lastSeq));
+const lastSeq = () => (replay?.active ? reached : Number(workspace.dataset.lastSeq));
 
 function mark(row) {
   here?.classList.remove("here");
   here = row;
   row.classList.add("here");
-  const stop = document.querySelector(`.outline a[data-seq="${row.dataset.seq}"]`);
-  document.querySelector(".outline [aria-current]")?.removeAttribute("aria-current");
-  stop?.setAttribute("aria-current", "true");
+  outline?.mark(Number(row.dataset.seq));
 }
 
 async function jump(seq) {
@@ -52,11 +53,33 @@ function position() {
   return Number(middle?.dataset.seq ?? 0);
 }
 
-function step(stop, direction) {
-  const seqs = [...document.querySelectorAll(`.outline a[data-stop="${stop}"]`)].map((a) => Number(a.dataset.seq));
-  const at = position();
-  const next = direction > 0 ? seqs.find((seq) => seq > at) : seqs.findLast((seq) => seq < at);
+async function step(direction) {
+  const next = await outline.next(position(), direction);
   if (next !== undefined) jump(next);
+}
+
+/** To the next row of a subject or the one before, wherever it is in the trace. */
+async function seek(subject, direction) {
+  try {
+    const answer = await fetch(`${workspace.dataset.seekUrl}?to=${subject}&from=${position()}${direction < 0 ? "&back" : ""}`);
+    if (!answer.ok) return;
+    const { seq } = await answer.json();
+    if (seq === null || seq > lastSeq()) announcer.textContent = `No more ${subject} in this direction.`;
+    else jump(seq);
+  } catch {
+    announcer.textContent = "The server did not answer.";
+  }
+}
+
+/** Lets the outline follow what is in view; where one is, is asked of the layout once a frame at most. */
+let followed = 0;
+function followView() {
+  if (followed || !root?.isConnected || root.closest("[hidden]")) return;
+  followed = requestAnimationFrame(() => {
+    followed = 0;
+    const seq = position();
+    if (seq) outline.follow(seq);
+  });
 }
 
 /** To the next event that was found or the one before: from the marked one, else to the first. */
@@ -69,7 +92,10 @@ function stepFound(direction) {
 function follow(on) {
   if (tailing !== on) announcer.textContent = on ? "Following the newest event." : "No longer following.";
   tailing = on;
-  if (on) showTail();
+  if (on) {
+    document.getElementById("outline").removeAttribute("data-held");
+    showTail();
+  }
   labelTail();
 }
 
@@ -97,10 +123,10 @@ async function permalink() {
 }
 
 const keys = {
-  j: () => step("turn", 1),
-  k: () => step("turn", -1),
-  "]": () => step("gate", 1),
-  "[": () => step("gate", -1),
+  j: () => step(1),
+  k: () => step(-1),
+  "]": () => seek("gates", 1),
+  "[": () => seek("gates", -1),
   "/": () => document.querySelector("input[type=search]").focus(),
   e: () => {
     const folds = [...(stream.row(position())?.querySelectorAll("details") ?? [])];
@@ -111,6 +137,10 @@ const keys = {
   G: () => jump(lastSeq()),
   ".": () => follow(!tailing),
   y: permalink,
+  n: () => seek("errors", 1),
+  N: () => seek("errors", -1),
+  d: () => seek("edits", 1),
+  D: () => seek("edits", -1),
   p: () => replay?.toggle(),
   "?": () => help.showModal(),
 };
@@ -122,22 +152,28 @@ const keysOfSearch = {
 };
 
 function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || help.open || help.closest("[hidden]")) return;
   if (event.target.closest("input:not([type=range]), select, textarea, [contenteditable]")) return;
   const action = (found ? keysOfSearch : keys)[event.key];
   if (!action) return;
   event.preventDefault();
-  if (root && ["j", "k", "[", "]", "g"].includes(event.key)) follow(false);
+  if (!found && ["j", "k", "[", "]", "g", "n", "N", "d", "D"].includes(event.key)) follow(false);
   action();
 }
 
-function onLink(event) {
-  const link = event.target.closest(".event > .seq, .outline a");
-  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
-  event.preventDefault();
-  follow(false);
-  history.pushState(null, "", link.href);
-  jump(Number(new URL(link.href).hash.slice(2)));
+/** Reads a text that was left out of a row, from the page of its event, when its fold is opened. */
+async function fill({ target: fold }) {
+  if (!fold.open || !fold.matches("[data-more]")) return;
+  fold.removeAttribute("data-more");
+  const number = [...fold.closest(".body").querySelectorAll("details")].indexOf(fold);
+  try {
+    const answer = await fetch(fold.querySelector("a").href);
+    if (!answer.ok) throw new Error(`event: ${answer.status}`);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    fold.replaceChildren(...page.querySelectorAll(".event .body details")[number].childNodes);
+  } catch {
+    fold.toggleAttribute("data-more", true); // the link to it stays
+  }
 }
 
 function toHash() {
@@ -147,14 +183,7 @@ function toHash() {
 
 // ---------- live updates ----------
 
-function showState(state) {
-  const sign = document.querySelector("[data-connection]");
-  sign.dataset.state = state;
-  sign.textContent = state;
-}
-
 function onRows(html, last) {
-  root.dataset.lastSeq = last;
   stream.grow(last);
   const rows = rowsOf(html);
   const added = stream.apply(rows);
@@ -175,43 +204,9 @@ function announce(rows) {
   }, 1000);
 }
 
-/** Requests all parts: what no frame brings are the actions of the run's owner. */
-async function refreshSummary() {
-  try {
-    const answer = await fetch(root.dataset.summary);
-    if (!answer.ok) return;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const fresh = [...page.querySelectorAll("[data-live-part]")];
-    putParts(Object.fromEntries(fresh.map((part) => [part.id, part.innerHTML])));
-  } catch {
-    // The next poll tries again.
-  }
-}
-
-const shown = {};
-
-function putParts(parts) {
-  for (const [id, html] of Object.entries(parts)) {
-    const part = document.getElementById(id);
-    if (!part || html === shown[id]) continue;
-    shown[id] = html;
-    const fresh = document.createElement("template");
-    fresh.innerHTML = html;
-    const figure = part.querySelector("[data-chart]");
-    const replacement = fresh.content.querySelector("[data-chart]");
-    if (figure && replacement) {
-      charts.update(figure, replacement);
-      replacement.replaceWith(figure);
-    }
-    part.replaceChildren(fresh.content);
-    if (!figure) charts.start(part);
-  }
-}
-
 // ---------- replay ----------
 
 const runClock = () => document.querySelector("[data-clock]");
-let clockAtEnd = "";
 
 /** Offers the replay once the run has ended. */
 function offerReplay() {
@@ -225,15 +220,16 @@ function offerReplay() {
   });
 }
 
-function onMoment(now, chunk) {
+function onMoment(now, chunk, mark) {
+  onMark(mark);
   runClock().textContent = clock(now);
-  hideStopsAfter(now);
-  stream.showUntil(now, chunk).then(onNewest, () => setTimeout(() => onMissed(now, chunk), RETRY_MS));
+  hideAfter(now);
+  stream.showUntil(now, chunk).then(onNewest, () => setTimeout(() => onMissed(now, chunk, mark), RETRY_MS));
 }
 
 /** Requests a failed chunk again, unless the replay has moved on. */
-function onMissed(now, chunk) {
-  if (replay.active && replay.now === now) onMoment(now, chunk);
+function onMissed(now, chunk, mark) {
+  if (replay.active && replay.now === now) onMoment(now, chunk, mark);
 }
 
 function onNewest(row) {
@@ -246,54 +242,72 @@ function onNewest(row) {
 
 function onReplayEnd() {
   stream.showAll();
-  hideStopsAfter(Infinity);
-  runClock().textContent = clockAtEnd;
+  hideAfter(Infinity);
+  onMark(null);
   showState("ended");
 }
 
-function hideStopsAfter(now) {
-  for (const stop of document.querySelectorAll(".outline a")) stop.parentElement.hidden = Number(stop.dataset.t) > now;
+/** Hides what came later from the outline and the lanes, and the results of what had not ended. */
+function hideAfter(now) {
+  for (const stop of document.querySelectorAll(".outline a[data-stop]")) {
+    stop.parentElement.hidden = Number(stop.dataset.t) > now;
+    stop.toggleAttribute("data-open", now !== Infinity && !(Number(stop.dataset.ends) <= now));
+  }
+  const lanes = document.querySelector(".lanes");
+  if (!lanes) return;
+  lanes.style.setProperty("--now", `${Math.min(100, (100 * now) / Number(lanes.dataset.ends))}%`);
+  for (const mark of lanes.querySelectorAll("[data-t]")) mark.toggleAttribute("hidden", Number(mark.dataset.t) > now);
 }
 
 function onReplayBegin() {
   tailing = true;
-  clockAtEnd = runClock().textContent;
   showState("replay");
   announcer.textContent = "Replaying the run from its start.";
 }
 
 // ---------- beginning ----------
 
-const helpButton = document.querySelector("[data-help]");
-helpButton.hidden = false;
-helpButton.addEventListener("click", () => help.showModal());
-document.addEventListener("keydown", onKey);
-if (found) markFound(found, found.dataset.found);
+let wired = false;
 
-if (root) {
-  for (const link of document.querySelectorAll("[data-older], [data-newer]")) link.remove();
-  stream = new Stream(root, lastSeq());
-  document.addEventListener("click", onLink);
-  addEventListener("hashchange", toHash);
-  addEventListener("popstate", toHash);
-  toTail.addEventListener("click", () => follow(true));
+/** Wires what outlives a trace that is replaced by another choice of its rows. */
+function wireOnce() {
+  if (wired) return;
+  wired = true;
+  document.addEventListener("keydown", onKey);
+  document.addEventListener("toggle", fill, true); // it does not bubble
+  addEventListener("scroll", followView, { passive: true });
   addEventListener("wheel", (event) => event.deltaY < 0 && tailing && follow(false), { passive: true });
-  toHash();
-  if (root.dataset.ended === "1") offerReplay();
-  else {
-    new Follower({
-      run: root.dataset.run,
-      url: root.dataset.url,
-      cursor: lastSeq(),
-      onRows,
-      onParts: putParts,
-      onPoll: refreshSummary,
-      onState: (state) => {
-        showState(state);
-        if (state !== "ended") return;
-        if (document.getElementById("actions")) refreshSummary();
-        offerReplay();
-      },
-    });
+}
+
+/** Opens every fold of the rows on the page, or closes them; long texts stay where they are until they are asked for. */
+function expandAll({ currentTarget: button }) {
+  const open = button.getAttribute("aria-pressed") !== "true";
+  button.setAttribute("aria-pressed", open);
+  for (const fold of document.querySelectorAll(".stream details:not([data-more])")) fold.open = open;
+}
+
+/** Wires the trace once it is on the page. `showState(name)` shows the state of the connection,
+ * `onMark(moment)` the parts of the page as they were by then, or as they are by `null`. */
+export function openTrace(page) {
+  ({ workspace, announcer, showState, onMark } = page);
+  [root, found, help, toTail] = ["[data-stream]", "[data-found]", "dialog.help", "[data-to-tail]"].map((name) => document.querySelector(name));
+  [stream, outline, replay, here] = [];
+  tailing = false;
+  unread = 0;
+  wireOnce();
+  for (const part of document.querySelectorAll("#trace [data-with-js]")) part.hidden = false;
+  document.querySelector("[data-help]").addEventListener("click", () => help.showModal());
+  document.querySelector("[data-expand]").addEventListener("click", expandAll);
+  if (found) {
+    if (found.dataset.found) markFound(found, found.dataset.found);
+    return { isSearch: true, onRows() {}, offerReplay() {}, follow() {}, toHash() {} };
   }
+  for (const link of document.querySelectorAll("[data-older], [data-newer]")) link.remove();
+  for (const button of document.querySelectorAll("[data-seek]")) button.addEventListener("click", () => seek(button.dataset.seek, 1));
+  stream = new Stream(root, workspace.dataset.url, Number(root.dataset.lastSeq));
+  stream.grow(lastSeq());
+  outline = new Outline(document.getElementById("outline"), () => replay?.active && hideAfter(replay.now));
+  toTail.addEventListener("click", () => follow(true));
+  if (workspace.dataset.ended === "1") offerReplay();
+  return { isSearch: false, onRows, offerReplay, follow, toHash };
 }

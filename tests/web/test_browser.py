@@ -71,11 +71,16 @@ def test_live_run_followed_through_a_crash_shows_each_event_once(
     server.start()
     state(page, "live")
     page.wait_for_selector(f"#e{last}", timeout=TIMEOUT_MS)
-    assert seqs(page) == list(range(1, last + 1))
 
+    def scroll() -> bool:
+        page.mouse.wheel(0, 1500)
+        return seqs(page) == list(range(1, last + 1))
+
+    page.keyboard.press("g")
+    until(scroll, lambda: seqs(page))
     in_thread(services).finish_run(run.pk, LEASE, "failed", "Nothing was handed in.", "candidate")
     state(page, "ended")
-    page.wait_for_selector("#verdict >> text=Nothing was handed in.", timeout=TIMEOUT_MS)
+    page.wait_for_selector("#notices >> text=Nothing was handed in.", timeout=TIMEOUT_MS)
     assert seqs(page) == list(range(1, last + 2))
 
 
@@ -94,7 +99,7 @@ def test_revision_on_an_open_page_replaces_its_row(open_page, served_world, reco
 
 def test_live_run_on_an_open_page_shows_new_gates_and_rounds(open_page, served_world):
     run = served_world.start(TASK, "tuner")
-    page = open_page(f"/runs/{run.pk}/")
+    page = open_page(f"/runs/{run.pk}/?tab=results")
     state(page, "live")
     served_world.round(run, 1, "passed", 1.6)
     page.wait_for_selector("#rounds >> text=1.60×", timeout=TIMEOUT_MS)
@@ -115,7 +120,7 @@ def test_page_without_a_socket_polls_rows_and_summary(open_page, served_world, r
     last = record(run, log("and on"))
     page.wait_for_selector(f"#e{last}", timeout=TIMEOUT_MS)
     served_world.round(run, 1, "passed", 1.6)
-    page.wait_for_selector("#rounds >> text=1.60×", timeout=TIMEOUT_MS)
+    page.wait_for_selector("#now >> text=1.60×", timeout=TIMEOUT_MS)
 
 
 def test_frame_that_is_lost_is_requested(open_page, served_world, record):
@@ -148,7 +153,7 @@ def test_page_that_follows_requests_nothing(open_page, served_world, record, in_
     requested = []
     page.on("request", lambda request: requested.append(request.url))
     served_world.round(run, 1, "passed", 1.6)
-    page.wait_for_selector("#rounds >> text=1.60×", timeout=TIMEOUT_MS)
+    page.wait_for_selector("#now >> text=1.60×", timeout=TIMEOUT_MS)
     in_thread(services).finish_run(run.pk, LEASE, "failed", "Nothing was handed in.", "candidate")
     state(page, "ended")
     page.wait_for_selector('#now [data-verdict="failed"]', timeout=TIMEOUT_MS)
@@ -167,7 +172,7 @@ def test_owner_can_cancel_until_the_run_has_ended(open_page, served_world, in_th
     page.goto(f"{server.url}/runs/{run.pk}/")
     state(page, "live")
     served_world.round(run, 1, "passed", 1.6)
-    page.wait_for_selector("#rounds >> text=1.60×", timeout=TIMEOUT_MS)
+    page.wait_for_selector("#now >> text=1.60×", timeout=TIMEOUT_MS)
     assert page.locator("#actions button").inner_text() == "Cancel"
     in_thread(services).finish_run(run.pk, LEASE, "failed", "Nothing was handed in.", "candidate")
     state(page, "ended")
@@ -176,13 +181,14 @@ def test_owner_can_cancel_until_the_run_has_ended(open_page, served_world, in_th
 
 def test_finished_run_without_javascript_is_complete(open_page, served_world):
     run = served_world.passed(TASK, "tuner", 2.1, rounds=3)
-    page = open_page(f"/runs/{run.pk}/", java_script_enabled=False)
+    page = open_page(f"/runs/{run.pk}/?tab=trace", java_script_enabled=False)
     assert page.locator("[data-toggle-theme]").is_hidden()
     shown = [int(row.get_attribute("data-seq")) for row in page.query_selector_all(".event")]
     assert shown == rows_of(run)
     assert len(shown) > run.last_seq / 2
+    page.click(".tabs >> text=Results")
     assert page.locator("#cases >> text=12/12 correct").is_visible()
-    page.locator("#code summary").first.click()
+    page.click(".tabs >> text=Code")
     assert page.locator("#code >> text=round 3: lanes").is_visible()
 
 
@@ -213,7 +219,7 @@ def test_replay_of_a_finished_run_follows_its_clock(open_page, served_world):
     run = served_world.passed(TASK, "tuner", 2.1, rounds=3)
     run.events.update(t_ms=F("seq") * PACE)
     public = rows_of(run)
-    page = open_page(f"/runs/{run.pk}/")
+    page = open_page(f"/runs/{run.pk}/?tab=trace")
     assert page.locator("[data-replay]").is_hidden()
     page.keyboard.press("p")
     page.wait_for_selector('[data-connection][data-state="replay"]')
@@ -247,7 +253,7 @@ def test_replay_of_a_run_that_just_ended_is_offered(open_page, served_world, rec
     assert opener.is_hidden(), "it is not over"
     in_thread(services).finish_run(run.pk, LEASE, "failed", "Nothing was handed in.", "candidate")
     state(page, "ended")
-    page.wait_for_selector("#verdict >> text=Nothing was handed in.", timeout=TIMEOUT_MS)
+    page.wait_for_selector("#notices >> text=Nothing was handed in.", timeout=TIMEOUT_MS)
 
     page.route("**/moments/", lambda route: route.fulfill(status=503), times=1)
     opener.click()
@@ -264,17 +270,17 @@ def test_replay_of_a_long_run_loads_chunks(open_page, served_world):
     run = served_world.long(TASK, "scripted", 2000)
     run.events.update(t_ms=F("seq") * PACE)
     Run.objects.filter(pk=run.pk).update(status="failed", ended_at=timezone.now())
-    page = open_page(f"/runs/{run.pk}/")
+    page = open_page(f"/runs/{run.pk}/?tab=trace")
     page.locator("[data-replay-open]").click()
     page.locator("[data-play]").click()
     for seq in (10, 400, 1700, 900):
         page.locator("[data-at]").fill(str(seq * PACE))
         page.wait_for_selector(f"#e{seq}.here", timeout=TIMEOUT_MS)
-        later = f".chunk[data-chunk='{seq // 200 + 1}']"
+        later = f".chunk[data-chunk='{(seq - 1) // 100 + 1}']"
         assert page.locator(later).is_hidden()
     assert page.console_errors == []
 
-    page.route(re.compile(r"chunk=5$"), lambda route: route.fulfill(status=503), times=1)
+    page.route(re.compile(r"chunk=10$"), lambda route: route.fulfill(status=503), times=1)
     page.locator("[data-at]").fill(str(1100 * PACE))
     page.wait_for_selector("#e1100.here", timeout=TIMEOUT_MS)
     assert len(page.console_errors) == 1, "of the chunk that did not come at first"
@@ -282,9 +288,9 @@ def test_replay_of_a_long_run_loads_chunks(open_page, served_world):
 
 def test_keyboard_shortcuts_move_search_and_link(open_page, served_world):
     run = served_world.passed(TASK, "tuner", 2.1, rounds=3)
-    page = open_page(f"/runs/{run.pk}/")
+    page = open_page(f"/runs/{run.pk}/?tab=trace")
     stops = page.eval_on_selector_all(
-        '.outline a[data-stop="turn"]', "links => links.map(link => link.dataset.seq)"
+        ".outline a[data-stop]", "links => links.map(link => link.dataset.seq)"
     )
     page.keyboard.press("g")
     page.wait_for_selector("#e1.here")
@@ -380,7 +386,7 @@ def test_long_word_causes_no_horizontal_scroll(open_page, served_world, record, 
     record(run, EventDraft("tool_call", {"tool": word, "arguments": {word: word, "y": word[:100]}}))
     in_thread(services).finish_run(run.pk, LEASE, "broken", word, "arena")
     for viewport in (DESK, PHONE):
-        page = open_page(f"/runs/{run.pk}/", viewport)
+        page = open_page(f"/runs/{run.pk}/?tab=trace", viewport)
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
         dt = page.locator(".event dt").bounding_box()
         assert dt["width"] <= viewport["width"] * 0.4

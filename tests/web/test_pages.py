@@ -79,7 +79,13 @@ def test_pages_have_no_inline_script_or_style(client, runs):
 
 def test_run_page_of_a_finished_run_is_complete(client, runs):
     run = runs["passed"]
-    page = client.get(f"/runs/{run.pk}/").content.decode()
+    tabs = ("trace", "code", "results", "profile")
+    pages = {tab: client.get(f"/runs/{run.pk}/?tab={tab}").content.decode() for tab in tabs}
+    assert client.get(f"/runs/{run.pk}/").content.decode() == pages["results"]
+    for tab, text in pages.items():
+        assert f'data-tab="{tab}" aria-current="page"' in text
+        assert len(text) < 150_000, tab
+    page = "".join(pages.values())
     shown = [int(seq) for seq in re.findall(r'id="e(\d+)"', page)]
     calls = Event.objects.filter(run=run, kind="tool_call").values("event_id")
     within = Event.objects.filter(run=run, kind="tool_result", body__call__in=calls)
@@ -311,15 +317,15 @@ def test_final_verdict_in_progress_shows_its_own_gates(client, world):
     run = world.start(TASK, "tuner")
     submission = world.round(run, 1, "passed", 1.5)
     final = services.request_evaluation(submission, "final")
-    page = client.get(f"/runs/{run.pk}/").content.decode()
+    page = client.get(f"/runs/{run.pk}/?tab=results").content.decode()
     assert "Final verdict on round 1, in progress" in page
     assert page.count("not reached") == 4 and ">queued</span>" in page
     assert services.claim_evaluation(final.pk, "queued", "building", LEASE)
     services.record_gate(final.pk, LEASE, gate("integrity"))
-    page = client.get(f"/runs/{run.pk}/").content.decode()
+    page = client.get(f"/runs/{run.pk}/?tab=results").content.decode()
     assert page.count("not reached") == 3 and ">building</span>" in page
     Evaluation.objects.filter(pk=final.pk).update(status="broken", ended_at=timezone.now())
-    page = client.get(f"/runs/{run.pk}/").content.decode()
+    page = client.get(f"/runs/{run.pk}/?tab=results").content.decode()
     assert "Newest verdict, round 1" in page and "not reached" not in page
 
 

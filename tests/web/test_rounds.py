@@ -47,7 +47,7 @@ def test_huge_files_keep_every_page_fast(client, start):
         judge(services.request_evaluation(submission, "final"), report())
     first, second = (f"/runs/{run.pk}" for run in runs)
     for address, links in (
-        (f"{first}/", ["rounds/2/files/relu.cpp"]),
+        (f"{first}/?tab=code", ["rounds/2/files/relu.cpp"]),
         (f"{first}/summary/", ["rounds/2/files/relu.cpp"]),
         (f"{first}/rounds/2/", ["rounds/1/files/relu.cpp", "rounds/2/files/relu.cpp"]),
         (f"/compare/?run={runs[0].pk}&run={runs[1].pk}", [first, second]),
@@ -60,4 +60,4 @@ def test_huge_files_keep_every_page_fast(client, start):
             assert re.search(rf'href="[^"]*{link}', page), (address, link)
     assert page.count("/files/relu.cpp") == 2 and "is too large for a diff" in page
     assert "is too large for a diff" in client.get(f"{first}/rounds/2/").content.decode()
-    assert 'id="relu-cpp-L2000"' in client.get(f"{first}/").content.decode()
+    assert 'id="relu-cpp-L2000"' in client.get(f"{first}/?tab=code").content.decode()

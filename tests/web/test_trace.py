@@ -88,7 +88,7 @@ def test_replay_moments_hold_chunk_starts_and_the_end(client, run):
     record(run, *(log(f"line {n}") for n in range(2 * timeline.CHUNK_EVENTS)))
     run.events.update(t_ms=F("seq") * 10)
     moments = client.get(f"/runs/{run.pk}/moments/").json()
-    assert moments == {"starts": [10, 2010, 4010], "ends": 4010}
+    assert moments == {"starts": [10, 1010, 2010], "ends": 2010, "marks": [10]}
 
 
 def test_replay_moments_without_events_end_at_zero(run):
@@ -111,21 +111,21 @@ def test_matching_non_ascii_words_in_either_case_finds_them(run, words):
         run, EventDraft("note", {"text": "n", "detail": {"at": ["naïve über étage 日本 Strasse"]}})
     )
     record(run, log("uber etage naive"))
-    assert [entry.seq for entry in timeline.matching(visible(run), words)] == [2]
+    assert [entry.seq for entry in timeline.matching(visible(run), words).entries] == [2]
 
 
 @pytest.mark.parametrize("words", ["TILE_M", 'say "so"', "größer", "100%", "a\\b"])
 def test_search_takes_words_literally(run, words):
     record(run, log(f"here: {words} !"), log("nothing of it"))
-    assert [entry.seq for entry in timeline.matching(visible(run), words)] == [2]
+    assert [entry.seq for entry in timeline.matching(visible(run), words).entries] == [2]
 
 
 def test_search_reads_values_and_not_field_names(run):
     record(run, log("a text"), log("begun", id="x"), log("ended", id="x"))
-    assert timeline.matching(visible(run), "text") != []
-    assert timeline.matching(visible(run), "stream") == []  # the name of a value in every log
-    assert timeline.matching(visible(run), "begun") == []  # it has been revised since
-    assert seq_and_text(timeline.matching(visible(run), "ended")) == [(3, "ended")]
+    assert timeline.matching(visible(run), "text").entries != []
+    assert timeline.matching(visible(run), "stream").entries == []  # names a value in every log
+    assert timeline.matching(visible(run), "begun").entries == []  # it has been revised since
+    assert seq_and_text(timeline.matching(visible(run), "ended").entries) == [(3, "ended")]
 
 
 SAMPLES = {
@@ -294,3 +294,14 @@ def test_truncated_event_links_to_the_full_value(client, run):
     page = client.get(f"/runs/{run.pk}/").content.decode()
     address = re.search(r'href="(/api/v1/runs/[^"]+/blob\?path=[^"]+)"', page)[1]
     assert client.get(address).content.decode() == output
+
+
+def test_page_draws_lanes_and_the_best_so_far_as_links_to_events(client, world):
+    run = world.passed("rms_norm/cpp-to-cpp", "tuner", 2.1, rounds=3)
+    run.events.update(t_ms=F("seq") * 1000)
+    page = client.get(f"/runs/{run.pk}/?tab=trace").content.decode()
+    drawn = page.partition('id="waterfall"')[2].partition('id="trace"')[0]
+    seqs = [int(seq) for seq in re.findall(r'href="\?at=(\d+)#e\1"', drawn)]
+    kinds = set(run.events.filter(seq__in=seqs).values_list("kind", flat=True))
+    assert {"tool_call", "gate_result", "span_end"} <= kinds
+    assert "1: 1." in drawn and "× 2" in drawn, "a speedup and a failed round"

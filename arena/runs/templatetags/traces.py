@@ -7,10 +7,14 @@ from typing import Any
 
 from django import template
 from django.template.base import Parser, Token
+from django.template.defaultfilters import filesizeformat
+from django.urls import reverse
 from django.utils.html import conditional_escape, format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
+from arena.catalog.templatetags.figures import micros
 from arena.runs.deadline import PAGE_SECONDS, is_late, processor_seconds
+from arena.runs.side_by_side import split_html
 from arena.runs.sources import diff_html
 from arena.runs.trace.ansi import ansi_lines, without_escapes
 from arena.runs.trace.markdown import markdown_html
@@ -19,6 +23,11 @@ from arena.runs.trace.timeline import Entry
 register = template.Library()
 
 MAX_SHORT_CHARACTERS = 120
+MAX_INLINE_CHARACTERS = 1200
+"""Of a text in the row of an event."""
+MAX_INLINE_DIFF = 2000
+SPILL = "spill"
+"""Part of the name of each resource that counts spilled bytes."""
 PLAIN = "runs/events/other.html"
 
 
@@ -81,9 +90,81 @@ def as_terminal(text: str) -> SafeString:
     return format_html_join("\n", "{}", ((line,) for line in ansi_lines(text)))
 
 
+@register.simple_tag(takes_context=True)
+def folded(
+    context: template.Context, title: str, text: str, open_below: int = 0, plain: bool = False
+) -> SafeString:
+    """Return a text of an event under a title, open where it is short.
+
+    A long one is left out of a trace: the page of the event has it, in the same fold.
+    """
+    if not text:
+        return SafeString("")
+    if len(text) > MAX_INLINE_CHARACTERS and not context.get("whole"):
+        return _left_out(context["entry"], title, len(text))
+    shown = conditional_escape(text) if plain else as_terminal(text)
+    size = f", {filesizeformat(len(text))}" if len(text) > MAX_SHORT_CHARACTERS else ""
+    return format_html(
+        '<details{}><summary>{}{}</summary><pre{} tabindex="0">{}</pre></details>',
+        mark_safe(" open") if len(text) < open_below else "",
+        title,
+        size,
+        mark_safe(' class="wrap"') if plain else "",
+        shown,
+    )
+
+
+def _left_out(entry: Entry, title: str, size: int) -> SafeString:
+    address = reverse("run-event", args=[entry.event.run_id, entry.seq])
+    return format_html(
+        '<details data-more><summary>{1}, {2}</summary><a href="{0}">Show all of it</a></details>',
+        address, title, filesizeformat(size),
+    )  # fmt: skip
+
+
 @register.filter
-def as_diff(diff: str) -> SafeString:
-    return diff_html(diff)
+def resource_table(resources: dict[str, dict[str, float]]) -> dict[str, Any]:
+    """Return the resources of kernels as names of columns and rows of cells, and in short.
+
+    A cell has its value, and whether it counts spilled bytes. Columns without a value but 0 are
+    left out, but registers. `spilled` is the sum of all spilled bytes.
+    """
+    used = {name for values in resources.values() for name, value in values.items() if value}
+    names = sorted(used | {"registers"}, key=lambda name: (name != "registers", name))
+    registers = sorted(
+        values["registers"] for values in resources.values() if "registers" in values
+    )
+    return {
+        "names": [name.replace("_", " ") for name in names],
+        "rows": [
+            (kernel, [(values.get(name), SPILL in name) for name in names])
+            for kernel, values in resources.items()
+        ],
+        "registers": (registers[0], registers[-1]) if registers else None,
+        "spilled": sum(
+            value
+            for values in resources.values()
+            for name, value in values.items()
+            if SPILL in name
+        ),
+    }
+
+
+@register.simple_tag(takes_context=True)
+def split_diff(context: template.Context, path: str, diff: str) -> SafeString:
+    """Return a diff in two columns; a long one as in `folded`, and plainly if there is no time."""
+    if len(diff) > MAX_INLINE_DIFF and not context.get("whole"):
+        return _left_out(context["entry"], "Diff", len(diff))
+    rows = "" if is_late() else split_html(path, diff)
+    if not rows:  # there is no time, or it has no hunk
+        shown = format_html('<pre class="hl diff" tabindex="0">{}</pre>', diff_html(diff))
+    else:
+        shown = format_html(
+            '<div class="scroll" tabindex="0" role="region" aria-label="Diff of {}">'
+            '<table class="split hl"><tbody>{}</tbody></table></div>',
+            path, rows,
+        )  # fmt: skip
+    return format_html("<details open><summary>Diff</summary>{}</details>", shown)
 
 
 @register.simple_tag
@@ -97,6 +178,20 @@ def diff_stat(diff: str) -> SafeString:
         '<span class="minus">−{}</span></span>',
         added,
         removed,
+    )
+
+
+@register.simple_tag
+def delta(change: float | None, kind: str) -> SafeString:
+    """Return the change of a figure with its sign; `kind` is "count", "micros" or "share"."""
+    if not change:
+        return SafeString("")
+    size = abs(change)
+    shown = {"count": f"{size:,.0f}", "micros": micros(size), "share": f"{100 * size:.0f}"}[kind]
+    worse = (change < 0) == (kind == "share")
+    tone = "worse" if worse else "better"
+    return format_html(
+        '<span class="delta {}">{}{}</span>', tone, "−" if change < 0 else "+", shown
     )
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import islice
+from operator import or_
 from typing import Any
 
 from django.db.models import (
@@ -29,15 +31,10 @@ from django.db.models.functions import Cast
 
 from arena.runs.models import Event
 
-CHUNK_EVENTS = 200
-MAX_OUTLINE_ROWS = 4000
-MAX_FOUND_ROWS = 200
-OUTLINED = (
-    Q(kind="gate_result")
-    | Q(kind="span_begin", body__span_kind__in=["turn", "submission"])
-    | Q(kind="span_begin", body__scope="final")
-)
-"""The stops of the outline: turns, submissions, gates and the final verdict."""
+CHUNK_EVENTS = 100
+MAX_FOUND_ROWS = 100
+EXCERPT, EXCERPT_BEFORE = 80, 20
+"""Characters of an excerpt, and of it before what was sought."""
 UNREVISED_KINDS = ("status",)  # each change of state stays as its own row
 HARNESS_OUTPUT = "raw_output"  # events say the same, so a search finds those alone
 MAX_NESTED = 5
@@ -47,22 +44,36 @@ PLAIN_TEXT = re.compile(r"[ -~]+")
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """Verdict on a round, by the event of its end, and the speedup of the last round before it."""
+
+    seq: int
+    at: int
+    round: int
+    verdict: str
+    speedup: float | None
+    before: float | None
+
+
+@dataclass(frozen=True)
 class Entry:
     """One row: the newest revision of an event, at the seq where the event first appeared.
 
-    `result` is the first result of a tool call, `agents` the titles of the subagents around the
-    event, outermost first.
+    `result` is the first result of a tool call, `outcome` the verdict that an edit led to, `agents`
+    the titles of the subagents around the event, outermost first.
     """
 
     seq: int
     event: Event
     result: Entry | None = None
+    outcome: Outcome | None = None
     agents: tuple[str, ...] = ()
 
     @property
     def version(self) -> int:
         """Return a number that grows with each change of the row."""
-        return max(self.event.seq, self.result.version if self.result else 0)
+        result = self.result.version if self.result else 0
+        return max(self.event.seq, result, self.outcome.seq if self.outcome else 0)
 
     @property
     def label(self) -> str:
@@ -100,6 +111,18 @@ class Entry:
     @property
     def depth(self) -> int:
         return min(len(self.agents), MAX_NESTED)
+
+    def excerpt(self, words: str) -> str:
+        """Return the text around the first place of casefolded `words`; else how the row begins."""
+        texts = [text for each in (self, self.result) if each for text in _texts(each.event.body)]
+        for text in texts:
+            at = text.casefold().find(words) if words else -1
+            if at >= 0:
+                begin = max(0, at - EXCERPT_BEFORE)
+                return ("…" if begin else "") + " ".join(text[begin : begin + EXCERPT].split())
+        body = self.event.body
+        first: str = body.get("path") or body.get("message") or max(texts, key=len, default="")
+        return " ".join(first[:EXCERPT].split())
 
     def contains(self, words: str) -> bool:
         """Return whether a value of the row contains casefolded `words`."""
@@ -140,23 +163,47 @@ def since(events: QuerySet[Event], after: int, upto: int) -> tuple[list[Entry], 
     fresh = events.filter(seq__gt=after, seq__lte=upto).order_by("seq")
     page = list(fresh[:CHUNK_EVENTS])
     reached = page[-1].seq if len(page) == CHUNK_EVENTS else max(upto, after)
-    return folded(events, page), reached
+    return folded(events, [*_judged_edits(events, page), *page]), reached
 
 
-def matching(events: QuerySet[Event], words: str) -> list[Entry]:
+@dataclass(frozen=True)
+class Found:
+    """Rows that were found, and the seq above which there may be more; 0 if these are all."""
+
+    entries: list[Entry]
+    more_after: int = 0
+
+
+def matching(events: QuerySet[Event], words: str, among: Q | None = None, after: int = 0) -> Found:
     """Return the first rows with `words` in a value of their body, in upper or lower case.
 
-    The database narrows by the longest run of printable ASCII. The stored JSON escapes other
+    `among` narrows the events that are searched; the first rows are those above seq `after`. The
+    database narrows by the longest run of printable ASCII. The stored JSON escapes other
     characters on SQLite, and folding their case is up to the database's locale on PostgreSQL.
     """
-    plain = max(PLAIN_TEXT.findall(words), key=len, default="")
-    with_text = events.annotate(text=Cast("body", TextField()))
-    narrowed = with_text.filter(text__icontains=json.dumps(plain)[1:-1])
-    narrowed = narrowed.exclude(kind=HARNESS_OUTPUT)
+    candidates = events.filter(among or Q(), seq__gt=after).order_by("seq")
     sought = words.casefold()
-    candidates = narrowed.order_by("seq").iterator()
-    page = islice((event for event in candidates if _contains(event.body, sought)), MAX_FOUND_ROWS)
-    return [entry for entry in folded(events, list(page)) if entry.contains(sought)]
+    if words:
+        plain = max(PLAIN_TEXT.findall(words), key=len, default="")
+        with_text = candidates.annotate(text=Cast("body", TextField()))
+        narrowed = with_text.filter(text__icontains=json.dumps(plain)[1:-1])
+        events_in_order: Iterator[Event] = narrowed.exclude(kind=HARNESS_OUTPUT).iterator()
+        hits = (event for event in events_in_order if _contains(event.body, sought))
+        page = list(islice(hits, MAX_FOUND_ROWS))
+    else:
+        page = list(candidates[:MAX_FOUND_ROWS])
+    rows = folded(events, page)
+    more_after = page[-1].seq if len(page) == MAX_FOUND_ROWS else 0
+    return Found([entry for entry in rows if not words or entry.contains(sought)], more_after)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts inside a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
 
 
 def _contains(value: Any, words: str) -> bool:
@@ -165,35 +212,6 @@ def _contains(value: Any, words: str) -> bool:
         inner = value.values() if isinstance(value, dict) else value
         return any(_contains(each, words) for each in inner)
     return not isinstance(value, bool | None) and words in str(value).casefold()
-
-
-@dataclass(frozen=True)
-class Outline:
-    """Stops of a trace in order, and how many lie before and after them.
-
-    `before` and `after` are the seqs of the nearest stop that is not there; 0 without one.
-    """
-
-    entries: list[Entry]
-    earlier: int = 0
-    later: int = 0
-    before: int = 0
-    after: int = 0
-
-
-def outline(events: QuerySet[Event], at: int = 0) -> Outline:
-    """Return every stop of a trace; of a very long one the newest, or those from around `at`."""
-    stops = events.filter(OUTLINED).order_by("seq")
-    seqs = list(stops.values_list("seq", flat=True))
-    begin = max(len(seqs) - MAX_OUTLINE_ROWS, 0)
-    if at:
-        begin = min(begin, max(bisect_left(seqs, at) - MAX_OUTLINE_ROWS // 2, 0))
-    shown = seqs[begin : begin + MAX_OUTLINE_ROWS]
-    rest = seqs[begin + len(shown) :]
-    found = stops.filter(seq__gte=shown[0], seq__lte=shown[-1]) if shown else stops.none()
-    before = seqs[begin - 1] if begin else 0
-    entries = _newest(events, list(found))
-    return Outline(entries, begin, len(rest), before, rest[0] if rest else 0)
 
 
 def todo_list(events: QuerySet[Event]) -> Entry | None:
@@ -210,12 +228,68 @@ def place(events: QuerySet[Event], seq: int) -> int:
 
 def folded(events: QuerySet[Event], page: Sequence[Event]) -> list[Entry]:
     """Return the rows that show the events of `page`, each once and in order."""
-    rows = _paired(events, _newest(events, page))
+    rows = _with_outcomes(events, _paired(events, latest(events, page)))
     within = _subagents(events, (row.event for row in rows))
-    return [replace(row, agents=within.get(_span(row.event), ())) for row in rows]
+    return [replace(row, agents=within.get(span_of(row.event), ())) for row in rows]
 
 
-def _newest(events: QuerySet[Event], page: Sequence[Event]) -> list[Entry]:
+def _judged_edits(events: QuerySet[Event], page: Sequence[Event]) -> list[Event]:
+    """Return the edits that led to the rounds whose verdicts are in a page: their rows change."""
+    ended = {event.body.get("round") for event in page if _ends_round(event)}
+    if not ended:
+        return []
+    begins = _submissions(events)
+    spans = [
+        (begins[at - 1][0] if at else 0, seq)
+        for at, (seq, number) in enumerate(begins)
+        if number in ended
+    ]
+    between = reduce(or_, (Q(seq__gt=begin, seq__lt=end) for begin, end in spans), Q(pk=None))
+    return list(events.filter(between, kind="file_edit").order_by("seq"))
+
+
+def _ends_round(event: Event) -> bool:
+    return event.kind == "span_end" and event.body.get("span_kind") == "evaluation"
+
+
+def _submissions(events: QuerySet[Event]) -> list[tuple[int, int]]:
+    """Return the seq and number of each submission, in order."""
+    begins = events.filter(kind="span_begin", body__span_kind="submission").order_by("seq")
+    return list(begins.values_list("seq", "body__round"))
+
+
+def _with_outcomes(events: QuerySet[Event], rows: list[Entry]) -> list[Entry]:
+    """Give each edit the verdict of the first round that was submitted after it."""
+    if not any(row.event.kind == "file_edit" for row in rows):
+        return rows
+    begins, verdicts = _submissions(events), _outcomes(events)
+    seqs = [seq for seq, _ in begins]
+
+    def outcome(row: Entry) -> Outcome | None:
+        at = bisect_right(seqs, row.event.seq)
+        return verdicts.get(begins[at][1]) if at < len(begins) else None
+
+    return [
+        replace(row, outcome=outcome(row)) if row.event.kind == "file_edit" else row for row in rows
+    ]
+
+
+def _outcomes(events: QuerySet[Event]) -> dict[int, Outcome]:
+    """Return the verdict of each round that has one; the final verdict is another measurement."""
+    spans = events.filter(kind="span_begin", body__span_kind="evaluation", body__scope="round")
+    ends = events.filter(kind="span_end", span__in=list(spans.values_list("event_id", flat=True)))
+    metrics = events.filter(kind="metric", body__name="speedup", body__scope="round")
+    speedups = dict(metrics.values_list("body__round", "body__value"))
+    found: dict[int, Outcome] = {}
+    before = None
+    fields = ("seq", "t_ms", "body__round", "body__verdict")
+    for seq, at, number, verdict in ends.order_by("seq").values_list(*fields):
+        found[number] = Outcome(seq, at, number, verdict, speedups.get(number), before)
+        before = speedups.get(number, before)
+    return found
+
+
+def latest(events: QuerySet[Event], page: Sequence[Event]) -> list[Entry]:
     """Return each event of `page` once: its newest revision, at the seq of its first."""
     own = {event.pk: event for event in page}
     named = {event.event_id: event.pk for event in page if _revisable(event)}
@@ -246,13 +320,13 @@ def _paired(events: QuerySet[Event], rows: list[Entry]) -> list[Entry]:
     away = {row.event.body["call"] for row in results} - calls.keys()
     if away:
         found = events.filter(kind="tool_call", event_id__in=away)
-        calls |= {row.event.event_id: row for row in _newest(events, list(found))}
+        calls |= {row.event.event_id: row for row in latest(events, list(found))}
     if not calls:
         return rows
     here = {row.event.event_id: row for row in results}
     firsts = _first_results(events, calls)
     named = [event for event in firsts.values() if event.event_id not in here]
-    here |= {row.event.event_id: row for row in _newest(events, named)}
+    here |= {row.event.event_id: row for row in latest(events, named)}
     pairs = {
         call: replace(calls[call], result=here[event.event_id]) for call, event in firsts.items()
     }
@@ -281,13 +355,13 @@ def _first_results(events: QuerySet[Event], calls: dict[str, Entry]) -> dict[str
 def _subagents(events: QuerySet[Event], shown: Iterable[Event]) -> dict[str, tuple[str, ...]]:
     """Return the titles of the subagents around each span of these events, outermost first."""
     begins: dict[str, Event] = {}
-    spans = wanted = {_span(event) for event in shown} - {""}
+    spans = wanted = {span_of(event) for event in shown} - {""}
     for _ in range(2 * MAX_NESTED):  # a turn may stand between two subagents
         if not wanted:
             break
         ids = {name for span in wanted for name in (span, f"{span}-begin")}
         found = events.filter(kind="span_begin", event_id__in=ids).order_by("rev")
-        begins |= {_span(event): event for event in found}
+        begins |= {span_of(event): event for event in found}
         wanted = {begins[span].parent for span in wanted if span in begins} - begins.keys() - {""}
     around: dict[str, tuple[str, ...]] = {}
     for span in spans:
@@ -304,6 +378,6 @@ def _subagents(events: QuerySet[Event], shown: Iterable[Event]) -> dict[str, tup
     return around
 
 
-def _span(event: Event) -> str:
+def span_of(event: Event) -> str:
     """Return the span of an event; of one that begins a span without naming it, its id."""
     return event.span or (event.event_id if event.kind == "span_begin" else "")

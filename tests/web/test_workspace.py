@@ -1,0 +1,227 @@
+"""Tests of the trace as a workspace in a real browser: lanes, outline, chips, search, replay."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.db.models import F
+
+from arena.runs import services
+from arena.runs.trace.events import EventDraft
+from tests.web.conftest import PHONE, TIMEOUT_MS
+
+TASK = "rms_norm/cpp-to-cpp"
+PACE = 10_000
+"""Milliseconds from event to event."""
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def run(served_world):
+    run = served_world.passed(TASK, "tuner", 2.1, rounds=3)
+    run.events.update(t_ms=F("seq") * PACE)
+    return run
+
+
+def query(page) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(page.url).query)
+
+
+def kinds(page) -> set[str]:
+    return set(page.eval_on_selector_all(".event", "them => them.map(it => it.dataset.kind)"))
+
+
+def test_bar_of_a_lane_leads_to_its_event(open_page, run):
+    page = open_page(f"/runs/{run.pk}/?tab=trace")
+    link = page.locator("#waterfall .lane.measure a").first
+    seq = parse_qs(urlsplit(link.get_attribute("href")).query)["at"][0]
+    link.locator("rect").click()
+    page.wait_for_selector(f"#e{seq}.here", timeout=TIMEOUT_MS)
+    assert query(page)["at"] == [seq]
+    assert page.console_errors == []
+
+
+def test_outline_follows_scrolling_and_reaches_every_turn_of_very_many(open_page, served_world):
+    run = served_world.long(TASK, "scripted", 15_000)
+    page = open_page(f"/runs/{run.pk}/")
+    page.wait_for_selector(".event", timeout=TIMEOUT_MS)
+    first = page.locator("#outline a[data-stop]").first
+    assert first.inner_text().startswith("Turn 1"), "the newest window of them"
+    seen = set()
+    while True:
+        seen |= set(
+            page.locator("#outline a[data-stop]").evaluate_all(
+                "them => them.map(it => it.dataset.seq)"
+            )
+        )
+        earlier = page.locator("#outline [data-earlier]")
+        if not earlier.count():
+            break
+        wanted = earlier.get_attribute("data-seq")
+        earlier.click()
+        page.wait_for_selector(
+            f"#outline a[data-stop][data-seq='{wanted}'][aria-current]", timeout=TIMEOUT_MS
+        )
+    assert len(seen) == 300
+    page.goto(f"{page.url.partition('?')[0]}?at=7004#e7004")
+    page.wait_for_selector("#e7004.here", state="attached", timeout=TIMEOUT_MS)
+    page.wait_for_selector("#outline [aria-current] >> text=Turn 141", timeout=TIMEOUT_MS)
+    page.mouse.move(640, 600)
+    page.mouse.wheel(0, 4000)
+    page.wait_for_function(
+        "() => Number(document.querySelector('#outline [aria-current]')?.dataset.seq) > 7052",
+        timeout=TIMEOUT_MS,
+    )
+    page.keyboard.press("g")
+    page.wait_for_selector("#e1.here", timeout=TIMEOUT_MS)
+    page.keyboard.press("j")
+    page.wait_for_selector("#e3.here", timeout=TIMEOUT_MS)
+    page.wait_for_selector("#outline [data-seq='3'][aria-current]", timeout=TIMEOUT_MS)
+    assert page.console_errors == []
+
+
+def test_chips_and_search_keep_their_link_and_go_back(open_page, run):
+    page = open_page(f"/runs/{run.pk}/?tab=trace")
+    page.click(".chip.edits")
+    page.wait_for_selector(".chip.edits[aria-current]", timeout=TIMEOUT_MS)
+    assert query(page)["show"] == ["edits"] and kinds(page) == {"file_edit"}
+    page.click(".chip.profiler")
+    page.wait_for_selector(".chip.profiler[aria-current]", timeout=TIMEOUT_MS)
+    assert query(page)["show"] == ["edits,profiler"]
+    assert kinds(page) == {"file_edit", "profiler_output"}
+    page.fill("input[type=search]", "lanes")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[data-found=lanes]", timeout=TIMEOUT_MS)
+    assert query(page) == {"tab": ["trace"], "show": ["edits,profiler"], "q": ["lanes"]}
+    assert kinds(page) == {"file_edit"} and page.locator(".event mark").count() > 0
+    hits = page.locator(".outline a[data-hit]")
+    assert hits.count() == page.locator(".event").count() > 1
+    hits.nth(1).click()
+    address = page.url
+    page.reload()
+    assert page.url == address and kinds(page) == {"file_edit"}
+    for _ in range(2):
+        page.go_back()
+    page.wait_for_selector(".chip.profiler[aria-current]", timeout=TIMEOUT_MS)
+    page.wait_for_selector(".event[data-kind=profiler_output]", timeout=TIMEOUT_MS)
+    page.click(".chip >> nth=0")
+    page.wait_for_selector("[data-stream]", timeout=TIMEOUT_MS)
+    page.wait_for_selector(".event[data-kind=gate_result]", timeout=TIMEOUT_MS)
+    assert page.console_errors == []
+
+
+def test_chips_work_without_javascript(open_page, run):
+    page = open_page(f"/runs/{run.pk}/?tab=trace", java_script_enabled=False)
+    assert page.locator("[data-seek]").first.is_hidden()
+    page.click(".chip.errors")
+    page.click(".chip.edits")
+    assert query(page)["show"] == ["errors,edits"] and "file_edit" in kinds(page)
+    assert page.locator(".event.bad").count() > 0
+
+
+def test_buttons_lead_to_the_next_error_and_the_next_edit(open_page, run):
+    page = open_page(f"/runs/{run.pk}/?tab=trace")
+    page.keyboard.press("g")
+    page.wait_for_selector("#e1.here", timeout=TIMEOUT_MS)
+    page.click("[data-seek=edits]")
+    page.wait_for_selector(".here[data-kind=file_edit]", timeout=TIMEOUT_MS)
+    first = page.locator(".here").get_attribute("data-seq")
+    page.keyboard.press("d")
+    page.wait_for_selector(f".here[data-kind=file_edit]:not(#e{first})", timeout=TIMEOUT_MS)
+    page.keyboard.press("D")
+    page.wait_for_selector(f"#e{first}.here", timeout=TIMEOUT_MS)
+    page.keyboard.press("n")
+    page.wait_for_selector(".here.bad", timeout=TIMEOUT_MS)
+    page.click("[data-expand]")
+    assert page.locator(".stream details:not([open]):not([data-more])").count() == 0
+    assert page.console_errors == []
+
+
+def test_replay_at_the_start_shows_no_result(open_page, run):
+    page = open_page(f"/runs/{run.pk}/?tab=trace")
+    page.locator("[data-replay-open]").click()
+    page.locator("[data-play]").click()
+    results = re.compile(r"[0-9]×|passed|✕|failed")
+    for at in (0, 3 * PACE):
+        page.locator("[data-at]").fill(str(at))
+        page.wait_for_selector("#now [data-verdict=running], #now [data-verdict=queued]")
+        page.wait_for_selector("[data-past=shown]", timeout=TIMEOUT_MS)
+        head = page.inner_text("#run-head") + page.inner_text("#notices")
+        assert not results.search(head), head
+        assert not results.search(page.inner_text("#outline"))
+        assert page.locator(".lane-sum >> visible=true").count() == 0
+        assert page.locator("#waterfall .lane.best a:not([hidden])").count() == 0
+    page.click(".tabs >> text=Results")
+    page.wait_for_selector("#rounds", timeout=TIMEOUT_MS)
+    assert not results.search(page.inner_text("#tab-results"))
+    page.click(".tabs >> text=Trace")
+    page.locator("[data-at]").fill(str(run.last_seq * PACE))
+    page.wait_for_selector("#now [data-verdict=passed]", timeout=TIMEOUT_MS)
+    page.locator("[data-whole]").click()
+    page.wait_for_selector("body:not([data-past])", timeout=TIMEOUT_MS)
+    assert "1.78×" in page.inner_text("#run-head")
+    page.click(".tabs >> text=Results")
+    page.wait_for_selector("#cases >> text=12/12 correct", timeout=TIMEOUT_MS)
+    assert page.console_errors == []
+
+
+def test_edit_on_an_open_page_learns_the_verdict_it_led_to(open_page, served_world):
+    run = served_world.start(TASK, "tuner")
+    served_world.round(run, 1, "passed", 1.2)
+    page = open_page(f"/runs/{run.pk}/")
+    page.wait_for_selector('[data-connection][data-state="live"]', timeout=TIMEOUT_MS)
+    page.wait_for_selector(".outcome >> text=1.20×", timeout=TIMEOUT_MS)
+    served_world.round(run, 2, "passed", 1.6)
+    page.wait_for_selector(".outcome >> text=1.20× → 1.60×", timeout=TIMEOUT_MS)
+    page.click(".outcome >> nth=-1 >> a")
+    page.wait_for_selector(".here[data-kind=span_end]", timeout=TIMEOUT_MS)
+    assert page.console_errors == []
+
+
+def test_counts_of_chips_grow_with_a_live_run(open_page, served_world, in_thread):
+    run = served_world.start(TASK, "tuner")
+    write = in_thread(services).record
+    write(run.pk, [EventDraft("error", {"message": "first"})], producer="test")
+    page = open_page(f"/runs/{run.pk}/")
+    page.wait_for_selector('[data-connection][data-state="live"]', timeout=TIMEOUT_MS)
+    assert page.inner_text(".chip.errors .num") == "1"
+    write(run.pk, [EventDraft("error", {"message": "second"})], producer="test")
+    page.wait_for_selector(".chip.errors .num >> text=2", timeout=TIMEOUT_MS)
+    assert page.console_errors == []
+
+
+def test_hostile_texts_are_harmless_in_every_view(open_page, served_world, in_thread):
+    evil = '<img src=x onerror="document.title=1">\x1b[31m</td></details><script>'
+    run = served_world.start(TASK, "tuner")
+    diff = f"--- a\n+++ b\n@@ -1,1 +1,1 @@\n-int a; {evil}\n+int b; {evil}\n"
+    drafts = [
+        EventDraft("message", {"role": "assistant", "text": f"# {evil}\n\n`{evil}`"}),
+        EventDraft("tool_call", {"tool": evil, "arguments": {"command": evil}}, id="agent-c"),
+        EventDraft("tool_result", {"call": "agent-c", "ok": False, "output": evil * 100}),
+        EventDraft("file_edit", {"path": f"{evil}.cpp", "operation": "modify", "diff": diff}),
+        EventDraft("span_begin", {"span_kind": "subagent", "title": evil}, id="agent-s-begin"),
+    ]
+    in_thread(services).record(
+        run.pk,
+        drafts,
+        producer="test",
+    )
+    title = None
+    for address in ("", "?show=errors,edits,tools,messages", "?q=onerror", "events/3/"):
+        page = open_page(f"/runs/{run.pk}/{address}")
+        page.wait_for_selector(".event", timeout=TIMEOUT_MS)
+        assert page.locator("main img, main script").count() == 0, address
+        assert "onerror" in page.inner_text("main")
+        title = page.title()
+        assert title != "1" and page.console_errors == [], address
+
+
+def test_workspace_on_a_phone_has_no_sideways_scrolling(open_page, run):
+    for address in ("?tab=trace", "?show=edits", "?q=lanes", "?tab=code", "?tab=profile", ""):
+        page = open_page(f"/runs/{run.pk}/{address}", PHONE)
+        page.wait_for_selector(".tab:not([hidden])", timeout=TIMEOUT_MS)
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, address
+        assert page.console_errors == []
