@@ -87,7 +87,7 @@ def test_external_agent_competes_as_an_agent_of_its_user(caller, client):
     )  # fmt: skip
     assert board().rows == []
     assert [row.agent.slug for row in board(Filters(origin="external")).rows] == ["alice-climber"]
-    page = client.get(f"/runs/{run}/").content.decode()
+    page = client.get(f"/runs/{run}/?tab=trace").content.decode()
     assert "two" in page and "Climber (alice)" in page
     assert client.get("/agents/alice-climber/").status_code == 200
 
