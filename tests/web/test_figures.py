@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -83,6 +84,32 @@ def test_whisker_has_its_interval_as_label_and_tooltip():
     assert 'aria-label="95% CI 1.90 to 2.10"' in drawn
     assert "<title>95% CI 1.9000 to 2.1000</title>" in drawn
     assert figures.whisker(None, None, None, Scale()) == ""
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [(0.8, 1.25, [0.8, 1.0, 1.25]), (0.02, 90.0, [0.02, 0.2, 1.0, 5.0, 50.0]), (0.8, 2.2, None)],
+)
+def test_ticks_of_a_forest_plot_hold_1x_and_have_room(low, high, ticks):
+    scale = Scale(low, high)
+    found = sorted(scale.ticks)
+    assert 1.0 in found and (ticks is None or found == ticks)
+    places = [scale.x(value, figures.FOREST) for value in found]
+    gaps = [right - left for left, right in pairwise(places)]
+    assert min(gaps) >= figures.TICK_ROOM
+
+
+def test_forest_plot_draws_rows_over_the_ticks_of_their_axis():
+    scale = Scale(0.8, 2.2)
+    drawn, axis = figures.forest(1.5, 1.4, 1.6, scale), figures.forest_axis(scale)
+    lines = re.findall(r'class="(?:one|tick)" x1="([\d.]+)"', drawn)
+    assert lines == re.findall(r'<text x="([\d.]+)"', axis) and len(lines) >= 3
+    left, right = map(float, re.search(r'"span" x1="([\d.]+)" x2="([\d.]+)"', drawn).groups())
+    square = float(re.search(r'<rect x="([\d.]+)"', drawn)[1]) + 3.5
+    assert left < square < right and drawn.count('class="one"') == 1
+    assert 'aria-label="95% CI 1.40 to 1.60"' in drawn and "slow" not in drawn
+    assert 'class="forest slow"' in figures.forest(0.8, 0.7, 0.9, Scale(0.5, 2.0))
+    assert figures.forest(None, None, None, scale) == ""
 
 
 def test_verdict_has_an_icon_and_a_word():

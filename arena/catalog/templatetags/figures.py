@@ -27,6 +27,27 @@ ICON_OF["specialised"] = "disputed"
 HEAT_BOUNDS = (1.0, 1.25, 1.6, 2.5, 5.0)
 """The speedups from which on a cell of a heatmap is one step darker."""
 WIDTH, HEIGHT, MARGIN = 136, 18, 6
+FOREST, TICK_ROOM = 220, 36
+"""Width of a forest plot, and of the label of a tick."""
+TICKS = (
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    0.8,
+    1.0,
+    1.25,
+    1.5,
+    2.0,
+    3.0,
+    5.0,
+    10.0,
+    20.0,
+    50.0,
+    100.0,
+)
 
 
 @dataclass(frozen=True)
@@ -43,10 +64,21 @@ class Scale:
         known = [value for value in values if value is not None and value > 0]
         return cls(min([*known, cls.low]), max([*known, cls.high]))
 
-    def x(self, value: float) -> float:
-        """Return the position of `value` on a drawing of WIDTH."""
+    def x(self, value: float, width: int = WIDTH) -> float:
+        """Return the position of `value` on a drawing of this width."""
         share = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
-        return round(MARGIN + min(share, 1.0) * (WIDTH - 2 * MARGIN), 1)
+        return round(MARGIN + min(share, 1.0) * (width - 2 * MARGIN), 1)
+
+    @property
+    def ticks(self) -> list[float]:
+        """Return round speedups on the axis of a forest plot; 1x first, then those with room."""
+        found: list[float] = []
+        inside = (value for value in TICKS if self.low <= value <= self.high)
+        for value in sorted(inside, key=lambda value: abs(math.log(value))):
+            at = self.x(value, FOREST)
+            if all(abs(at - self.x(other, FOREST)) >= TICK_ROOM for other in found):
+                found.append(value)
+        return found
 
 
 @register.filter
@@ -284,6 +316,39 @@ def whisker(
         f'<line class="span" x1="{left}" x2="{right}" y1="9" y2="9"/>'
         f'<line class="cap" x1="{left}" x2="{left}" y1="4" y2="14"/>'
         f'<line class="cap" x1="{right}" x2="{right}" y1="4" y2="14"/></svg>'
+    )
+
+
+@register.simple_tag
+def forest_axis(scale: Scale) -> SafeString:
+    """Draw the ticks of the axis that the rows of a forest plot share."""
+    texts = "".join(
+        f'<text x="{scale.x(value, FOREST)}" y="12">{value:g}×</text>' for value in scale.ticks
+    )
+    return SafeString(
+        f'<svg class="forest axis" viewBox="0 0 {FOREST} {HEIGHT}" aria-hidden="true">{texts}</svg>'
+    )
+
+
+@register.simple_tag
+def forest(
+    speedup: float | None, low: float | None, high: float | None, scale: Scale
+) -> SafeString:
+    """Draw a speedup as a square and its interval as a line, over the ticks of a shared axis."""
+    if not _known(speedup):
+        return SafeString("")
+    low, high = (speedup, speedup) if low is None or high is None else (low, high)
+    at, left, right = (scale.x(value, FOREST) for value in (speedup, low, high))
+    grid = "".join(
+        f'<line class="{"one" if value == 1 else "tick"}" x1="{x}" x2="{x}" y1="0" y2="{HEIGHT}"/>'
+        for value, x in ((value, scale.x(value, FOREST)) for value in scale.ticks)
+    )
+    return SafeString(  # numbers need no escape, and a table has many
+        f'<svg class="forest {"" if high >= 1 else "slow"}" viewBox="0 0 {FOREST} {HEIGHT}"'
+        f' role="img" aria-label="95% CI {interval(low, high)}">'
+        f"<title>95% CI {low:.4f} to {high:.4f}</title>{grid}"
+        f'<line class="span" x1="{left}" x2="{right}" y1="9" y2="9"/>'
+        f'<rect x="{round(at - 3.5, 1)}" y="5.5" width="7" height="7"/></svg>'
     )
 
 
