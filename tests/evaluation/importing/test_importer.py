@@ -53,7 +53,9 @@ def checkout(tmp_path_factory) -> Path:
         path_of(2, "Degenerate"): problem("torch.relu(-(x - x).abs()) * self.weight"),
         path_of(3, "Random"): problem("x * self.weight * torch.rand_like(x)"),
         path_of(4, "Outside"): problem("x * self.weight", before=escape),
-        path_of(5, "Imports"): problem("x * self.weight", top="import socket"),
+        path_of(5, "Imports"): problem(
+            "x * self.weight", before="socket.socket()", top="import socket"
+        ),
         path_of(6, "Syntax"): SCALED.replace("def forward(", "def forward("[:-1]),
         path_of(7, "Edited"): SCALED,
         path_of(8, "Missing"): SCALED,
@@ -168,7 +170,9 @@ def test_import_of_another_folder_is_refused_with_a_remedy(tmp_path):
 
 def test_command_shows_the_licence_once(tmp_path, capsys):
     checkout, into = tmp_path / "suite", tmp_path / "imported"
-    commit(checkout, {"LICENSE": LICENCE, path_of(5, "Imports"): "import socket\n"})
+    commit(
+        checkout, {"LICENSE": LICENCE, path_of(5, "Imports"): "import socket\nsocket.socket()\n"}
+    )
     options = command.argparse.Namespace(
         suite="kernelbench", checkout=checkout, into=into, only="", table=tmp_path / "table.json"
     )
