@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import date
+from itertools import groupby
 from typing import Any
 
 from django.core.paginator import Page, Paginator
@@ -31,6 +32,7 @@ from arena.leaderboard.charts import frontier_chart, generalization_chart
 from arena.leaderboard.disqualified import disqualified
 from arena.leaderboard.filters import ALL, CHOICES, CORE, FACETS, NO_FILTERS, Filters
 from arena.leaderboard.frontier import Frontier, frontier
+from arena.leaderboard.matrix import matrix, tasks_of
 from arena.leaderboard.production import losses
 from arena.leaderboard.rankings import GENERALIZATIONS, Row
 from arena.leaderboard.results import Snapshot, computed, snapshot
@@ -58,6 +60,7 @@ COLUMNS, COLUMNS_OF = 12, {PRODUCTION: 11, REPOSITORY: 10}
 """Columns of the table: of a board of cases, and of the suites with a single speedup."""
 WORDS = {"generalization": "ranking by", "origin": "origin", "task_set": "task set"}
 PARTS = {
+    "matrix": "Every agent on every task",
     "generalization": "Public vs held-out speedup",
     "frontier": "Cost and speedup",
     "categories": "Speedup by category",
@@ -229,7 +232,9 @@ def _selects(
 
 def _parts(shown: Board, now: Snapshot) -> list[tuple[str, str, str]]:
     """Return name, title and address of the parts that have something to show."""
-    names = ["generalization"] if shown.filters.suite not in ONE_SPEEDUP else []
+    names = ["matrix"] if shown.size <= MAX_TASKS_LISTED else []
+    if shown.filters.suite not in ONE_SPEEDUP:
+        names.append("generalization")
     if frontier(shown.rows):
         names.append("frontier")
     if (
@@ -242,6 +247,22 @@ def _parts(shown: Board, now: Snapshot) -> list[tuple[str, str, str]]:
     return [
         (n, PARTS[n], _address_of(shown.filters, reverse("board-part", args=[n]))) for n in names
     ]
+
+
+def _matrix(request: HttpRequest, shown: Board) -> dict[str, Any]:
+    """Return a page of the agents of a board on its tasks; no task of a set that is too large."""
+    page = Paginator(shown.rows, ROWS_A_PAGE).get_page(request.GET.get("page"))
+    tasks = [task for _, task in tasks_of(shown)] if shown.size <= MAX_TASKS_LISTED else []
+    lines = matrix(snapshot(), shown, [row.agent for row in page.object_list]) if tasks else []
+    slugs = [task.slug for task in tasks]
+    return {
+        "groups": [(name, len(list(of))) for name, of in groupby(task.category for task in tasks)],
+        "lines": [
+            {"agent": line.agent, "cells": list(zip(line.cells, slugs, strict=True))}
+            for line in lines
+        ],
+        "page": page,
+    }
 
 
 def _generalization(request: HttpRequest, shown: Board) -> dict[str, Any]:
@@ -280,6 +301,7 @@ def _categories(request: HttpRequest, shown: Board) -> dict[str, Any]:
 
 
 PART_CONTEXTS: dict[str, Callable[[HttpRequest, Board], dict[str, Any]]] = {
+    "matrix": _matrix,
     "generalization": _generalization,
     "frontier": _frontier,
     "categories": _categories,

@@ -1,0 +1,96 @@
+"""Every agent of a board on each of its tasks: the speedup of a run, or why it failed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from arena.catalog.models import Agent
+from arena.leaderboard.boards import Board, results
+from arena.leaderboard.rankings import counted
+from arena.leaderboard.results import Snapshot
+from arena.leaderboard.table import TaskFacts
+from arena.runs.models import Evaluation
+from arena.runs.states import Scope
+
+MAX_SPEEDUP = 4.0
+"""Speedup, or its inverse, of a bar of the full height."""
+HALF = 11
+"""Height of the longest bar in pixels."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Newest run of an agent on a task; `speedup` is None where it did not pass."""
+
+    run: str
+    speedup: float | None
+    reason: str = ""
+
+    @property
+    def height(self) -> float:
+        """Return the height of its bar, by the logarithm of its speedup."""
+        share = abs(math.log(self.speedup or 1.0)) / math.log(MAX_SPEEDUP)
+        return round(max(1.0, HALF * min(share, 1.0)), 1)
+
+    @property
+    def top(self) -> float:
+        return HALF - self.height if (self.speedup or 1.0) >= 1 else HALF
+
+    @property
+    def glyph(self) -> str:
+        """Return the first letter of the reason of a failure."""
+        return self.reason[:1] or "✕"
+
+
+@dataclass(frozen=True)
+class Line:
+    agent: Agent
+    cells: Sequence[Cell | None]
+
+
+def matrix(shown: Snapshot, of: Board, agents: Sequence[Agent]) -> list[Line]:
+    """Return a line for each agent, with a cell for each task in the order of `tasks_of`.
+
+    Of the repeats of a task the last that passed is shown, else the last.
+    """
+    rows = results(shown, of.filters)
+    rows = rows.among(counted(rows, of.tasks))
+    name = "unseen_speedup" if of.filters.generalization == "unseen" else "speedup"
+    values = zip(
+        rows["agent"].tolist(), rows["task"].tolist(), rows["run"].tolist(),
+        rows["passed"].tolist(), rows[name].tolist(), rows["speedup"].tolist(),
+        strict=True,
+    )  # fmt: skip
+    found: dict[tuple[int, int], tuple[str, bool, float]] = {}
+    for agent, task, run, passed, speedup, public in values:
+        value = public if math.isnan(speedup) else speedup
+        if passed or not found.get((agent, task), ("", False, 0.0))[1]:
+            found[agent, task] = run, passed, value
+    reasons = _reasons([run for run, passed, _ in found.values() if not passed])
+    tasks = [pk for pk, _ in tasks_of(of)]
+    return [
+        Line(agent, [_cell(found.get((agent.pk, task)), reasons) for task in tasks])
+        for agent in agents
+    ]
+
+
+def tasks_of(of: Board) -> list[tuple[int, TaskFacts]]:
+    """Return the tasks of a board, those of a category together."""
+    return sorted(of.tasks.items(), key=lambda item: (item[1].category, item[1].slug))
+
+
+def _cell(found: tuple[str, bool, float] | None, reasons: Mapping[str, str]) -> Cell | None:
+    if found is None:
+        return None
+    run, passed, speedup = found
+    if passed and not math.isnan(speedup):
+        return Cell(run, speedup)
+    return Cell(run, None, reasons.get(run, ""))
+
+
+def _reasons(runs: Sequence[str]) -> dict[str, str]:
+    """Return why the final verdicts of some runs failed."""
+    finals = Evaluation.objects.filter(submission__run__in=runs, scope=Scope.FINAL)
+    return dict(finals.values_list("submission__run", "reason"))
