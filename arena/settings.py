@@ -126,6 +126,7 @@ WEB_APPS = [
     "arena.accounts",
     "arena.catalog",
     "arena.runs",
+    "arena.published",
     "arena.leaderboard",
     "arena.curation",
 ]

@@ -48,19 +48,25 @@ def is_busy() -> bool:
 def load_published(folder: Path) -> Iterator[str]:
     """Import the results that come with the project, and yield messages about them."""
     from arena.errors import UserError
+    from arena.published import loading
     from arena.runs import services
 
     for path in sorted(folder.glob("*.jsonl*")):
         try:
-            found = services.import_results(path, redacted=True)
+            if loading.is_published(path):
+                loaded = loading.load(path)
+                count, what, refused = loaded.rows, "kernels and verdicts", loaded.refused
+            else:
+                found = services.import_results(path, redacted=True)
+                count, what, refused = len(found.loaded), "runs", found.refused
         except UserError as error:
             yield f"left out: {error.message} {error.hint}"
             continue
-        if found.loaded:
-            yield f"loaded {len(found.loaded)} published runs of {path.name}"
-        if found.refused:
-            more = f" (and {len(found.refused) - 1} more)" if found.refused[1:] else ""
-            yield f"left out: {found.refused[0]}{more}"
+        if count:
+            yield f"loaded {count} published {what} of {path.name}"
+        if refused:
+            more = f" (and {len(refused) - 1} more)" if refused[1:] else ""
+            yield f"left out: {refused[0]}{more}"
 
 
 class FirstRuns:

@@ -11,6 +11,7 @@ import pytest
 from django.db import transaction
 
 from arena.catalog.models import Agent, Task
+from arena.published import loading
 from arena.runs import experiments, services
 from arena.runs.trace.redaction import clean
 from arena.runs.transfer import results
@@ -18,9 +19,12 @@ from arena.runs.transfer.imports import _redacted
 from runners import first_runs
 from runners.catalog import sync
 from tests.arena.factories import finished
+from tests.arena.published import kernel_line, write_claims
 
 pytestmark = pytest.mark.django_db
 PUBLISHED = Path(__file__).resolve().parent.parent / "benchmarks" / "published"
+EVERY = sorted(PUBLISHED.glob("*.jsonl*"))
+RUNS = [path for path in EVERY if not loading.is_published(path)]
 
 
 def test_load_published_loads_once_and_names_what_it_left_out(start, tmp_path: Path) -> None:
@@ -35,6 +39,17 @@ def test_load_published_loads_once_and_names_what_it_left_out(start, tmp_path: P
     assert "b.jsonl:1: relu/cpp-to-cpp was judged as bbbb" in left_out
     assert "(and 1 more)" in left_out
     assert not any("loaded" in message for message in first_runs.load_published(tmp_path))
+
+
+def test_load_published_loads_claims_once_and_again_after_a_change(tmp_path: Path) -> None:
+    write_claims(tmp_path, [kernel_line(1), kernel_line(2, sha256="0")])
+    loaded, left_out = first_runs.load_published(tmp_path)
+    assert loaded == "loaded 1 published kernels and verdicts of claims-test.jsonl"
+    assert left_out.startswith("left out: claims-test.jsonl:3: sha256")
+    assert list(first_runs.load_published(tmp_path)) == []
+    write_claims(tmp_path, [kernel_line(3), kernel_line(4)])
+    (message,) = first_runs.load_published(tmp_path)
+    assert message.startswith("loaded 2 published")
 
 
 @pytest.fixture(scope="module")
@@ -60,14 +75,20 @@ def test_published_plans_name_existing_agents_and_tasks(path: Path) -> None:
 @pytest.mark.usefixtures("catalogue")
 def test_published_results_match_the_current_tasks() -> None:
     refused = [
-        line
-        for path in sorted(PUBLISHED.glob("*.jsonl*"))
-        for line in services.import_results(path, redacted=True).refused
+        line for path in RUNS for line in services.import_results(path, redacted=True).refused
     ]
     assert refused == []
 
 
-@pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*.jsonl*")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [path for path in EVERY if loading.is_published(path)], ids=lambda path: path.name
+)
+def test_published_kernels_and_verdicts_load_without_a_refused_line(path: Path) -> None:
+    loaded = loading.load(path)
+    assert loaded.rows and loaded.refused == []
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.name)
 def test_published_results_hold_no_secret(path: Path) -> None:
     """They are loaded as they are: looking for secrets would take half of the time."""
     for line in results.lines_of(path):

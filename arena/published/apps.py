@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class PublishedConfig(AppConfig):
+    name = "arena.published"

@@ -1,0 +1,175 @@
+"""Tables of evidence that comes with the project, other than runs.
+
+A file is loaded whole: when it changes, its rows are replaced. Sources of others are not stored,
+only their hash and address.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+from django.urls import reverse
+
+from arena.published.outcomes import (
+    NO_VERDICT,
+    OUTCOMES,
+    RIGHT_AT_SUITE_SIZE,
+    Described,
+    Outcome,
+    Status,
+    outcome_of,
+    same_device,
+)
+
+
+class PublishedFile(models.Model):
+    """A loaded file; `collections` has title, address, commit and licence by slug."""
+
+    name = models.CharField(max_length=100, unique=True)
+    digest = models.CharField(max_length=64)
+    judge_version = models.CharField(max_length=50)
+    command = models.TextField(blank=True)
+    device = models.CharField(max_length=100, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    fingerprint: Any = models.JSONField(default=dict, blank=True)
+    collections: Any = models.JSONField(default=dict, blank=True)
+    loaded_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PublishedKernel(models.Model):
+    """A kernel that was published elsewhere with a claim, and the verdict on it.
+
+    The id is a hash of what the collection calls it, so that a link stays when a file is replaced.
+    `claimed_right` is None where the collection does not state it.
+    """
+
+    id = models.CharField(max_length=12, primary_key=True)
+    file = models.ForeignKey(PublishedFile, models.CASCADE, related_name="kernels")
+    collection = models.CharField(max_length=100)
+    model = models.CharField(max_length=100)
+    suite = models.CharField(max_length=60)
+    level = models.CharField(max_length=20, blank=True)
+    problem = models.CharField(max_length=100)
+    task = models.CharField(max_length=120, blank=True, db_index=True)
+    sample = models.CharField(max_length=100, blank=True)
+    sha256 = models.CharField(max_length=64)
+    source = models.URLField(max_length=500)
+    language = models.CharField(max_length=20)
+    claimed_right = models.BooleanField(null=True, blank=True)
+    claimed_speedup = models.FloatField(null=True, blank=True)
+    claimed_hardware = models.CharField(max_length=100, blank=True)
+    claimed_baseline = models.CharField(max_length=200, blank=True)
+    status = models.CharField(max_length=12)
+    reason = models.CharField(max_length=200, blank=True)
+    message = models.TextField(blank=True)
+    gate = models.CharField(max_length=20, blank=True)
+    broke_at = models.TextField(blank=True)
+    speedup = models.FloatField(null=True, blank=True)
+    low = models.FloatField(null=True, blank=True)
+    high = models.FloatField(null=True, blank=True)
+    noisy = models.BooleanField(default=False)
+    hidden_speedup = models.FloatField(null=True, blank=True)
+    precision_rule = models.CharField(max_length=20, blank=True)
+    seconds = models.FloatField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(status__in=[each.value for each in Status]),
+                name="published_kernel_status_known",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model}: {self.suite} {self.level}/{self.problem}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("claim", args=[self.pk])
+
+    @property
+    def outcome(self) -> Outcome:
+        return outcome_of(self.status, self.claimed_speedup, self.speedup, self.high)
+
+    @property
+    def described(self) -> Described:
+        return OUTCOMES[self.outcome]
+
+    @property
+    def is_judged(self) -> bool:
+        return self.status not in NO_VERDICT
+
+    @property
+    def is_right(self) -> bool:
+        """Return whether it is right at any size."""
+        return self.status == Status.PASSED
+
+    @property
+    def is_right_at_suite_size(self) -> bool:
+        return self.status in RIGHT_AT_SUITE_SIZE
+
+    @property
+    def is_claimed_right(self) -> bool:
+        """Return whether it is published as right; a claimed ratio alone states that too."""
+        return self.claimed_right is True or (
+            self.claimed_right is None and self.claimed_speedup is not None
+        )
+
+    @property
+    def is_on_other_device(self) -> bool:
+        """Return whether the claim is known to be of another model of device."""
+        return same_device(self.claimed_hardware, self.file.device) is False
+
+    @property
+    def published_by(self) -> dict[str, Any]:
+        """Return title, address, commit and licence of its collection, as far as known."""
+        found = self.file.collections.get(self.collection)
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def collection_title(self) -> str:
+        return str(self.published_by.get("title") or self.collection)
+
+
+class PublishedVerdict(models.Model):
+    """A verdict of a benchmark of this project on a kernel for one of its tasks.
+
+    It is no run: it has no trace, and boards do not count it. `agent` is the title of who made the
+    kernel, `made_by` the slug of the agent where there is one. `setting` states what differs from
+    the task, such as fewer layers. `speedup` is that of the whole model on a production task.
+    """
+
+    file = models.ForeignKey(PublishedFile, models.CASCADE, related_name="verdicts")
+    operator = models.CharField(max_length=100, db_index=True)
+    track = models.CharField(max_length=60)
+    agent = models.CharField(max_length=100)
+    made_by = models.CharField(max_length=100, blank=True)
+    judge_version = models.CharField(max_length=50)
+    judged_at = models.DateTimeField(null=True, blank=True)
+    task_hash = models.CharField(max_length=64, blank=True)
+    scope = models.CharField(max_length=20)
+    setting = models.CharField(max_length=200, blank=True)
+    verdict = models.CharField(max_length=20)
+    reason = models.CharField(max_length=200, blank=True)
+    message = models.TextField(blank=True)
+    noisy = models.BooleanField(default=False)
+    alone = models.FloatField(null=True, blank=True)
+    speedup = models.FloatField(null=True, blank=True)
+    low = models.FloatField(null=True, blank=True)
+    high = models.FloatField(null=True, blank=True)
+    unseen_speedup = models.FloatField(null=True, blank=True)
+    detail: Any = models.JSONField(default=dict, blank=True)
+
+    class Meta:
+        ordering = ["operator", "track", "agent", "-judged_at"]
+
+    def __str__(self) -> str:
+        return f"{self.agent} on {self.operator}/{self.track}"
