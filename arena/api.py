@@ -17,6 +17,7 @@ from arena.accounts.auth import READ
 from arena.catalog.api import router as catalog_router
 from arena.errors import QuotaExceeded, UserError
 from arena.leaderboard.api import router as leaderboard_router
+from arena.leaderboard.claims_api import router as claims_router
 from arena.leaderboard.production_api import router as production_router
 from arena.openapi import DocumentedAPI
 from arena.runs.external_api import router as runs_router
@@ -36,6 +37,7 @@ api.add_router("/runs", runs_router)
 api.add_router("/submissions", submissions_router)
 api.add_router("/leaderboard", leaderboard_router)
 api.add_router("/production", production_router)
+api.add_router("/claims", claims_router)
 
 
 def error_response(

@@ -37,6 +37,11 @@ function resolveColours(value, probe) {
   return value;
 }
 
+/** Opens the page of a clicked point, where a figure gives addresses of this site. */
+function openPoint({ points: [point] }) {
+  if (typeof point?.customdata === "string" && point.customdata.startsWith("/")) location.assign(point.customdata);
+}
+
 async function draw(figure) {
   const plot = figure.querySelector(".plot");
   try {
@@ -48,6 +53,7 @@ async function draw(figure) {
     probe.remove();
     layout.font.family = getComputedStyle(document.body).fontFamily;
     await Plotly.react(plot, data, layout, CONFIG);
+    if (!drawn.has(figure)) plot.on("plotly_click", openPoint);
     drawn.add(figure);
   } catch (error) {
     plot.hidden = true; // the table beside it has the same numbers

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,10 +28,12 @@ from arena.api import api
 from arena.catalog.models import Agent, Harness, Operator, Task
 from arena.curation import drafts
 from arena.curation.models import Check, Rejudging
+from arena.published.models import PublishedKernel
 from arena.runs import services
 from arena.runs.models import Experiment, Run
 from arena.runs.routing import websocket_urls
 from tests.arena.factories import LEASE, finished
+from tests.arena.published import load_claims, one_of_each_outcome
 from tests.arena.talk import communicator
 from tests.waiting import PATIENCE_SECONDS
 
@@ -76,6 +79,9 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("GET", "/agents/tuner/edit/", STAFF),
         ("POST", "/agents/tuner/edit/", "302 403 403 403 422 302"),
     ],
+    "claims": [("GET", "", PUBLIC)],
+    "claims-csv": [("GET", "", PUBLIC)],
+    "claim": [("GET", "/claims/{kernel}/", PUBLIC), ("GET", "/claims/none/", NEVER)],
     "kernels": [("GET", "", PUBLIC)],
     "submit": [("GET", "", SIGNED_IN), ("POST", "", "302 422 422 422 422 302")],
     "hardware": [("GET", "", PUBLIC)],
@@ -193,6 +199,9 @@ OPERATIONS: dict[str, list[tuple[str, Any, str]]] = {
     "GET /leaderboard": [("", None, API_PUBLIC)],
     "GET /leaderboard/records": [("", None, API_PUBLIC)],
     "GET /leaderboard/tasks": [("", None, API_PUBLIC)],
+    "GET /claims": [("", None, API_PUBLIC)],
+    "GET /claims/models": [("", None, API_PUBLIC)],
+    "GET /claims/{kernel_id}": [("/claims/{kernel}", None, API_PUBLIC)],
     "GET /production/architectures": [("", None, API_PUBLIC)],
     "GET /production/architectures/{name}": [
         ("/production/architectures/llama", None, API_PUBLIC),
@@ -210,7 +219,9 @@ SOCKETS: dict[str, list[tuple[str, str]]] = {
 
 
 @pytest.fixture
-def world(task: Any, start: Any, alice: Any, bob: Any, charlie: Any) -> Iterator[Any]:
+def world(
+    task: Any, start: Any, alice: Any, bob: Any, charlie: Any, tmp_path: Path
+) -> Iterator[Any]:
     """Build private rows of Alice and a draft task, and return what the paths name."""
     cache.clear()
     Harness.objects.create(name="tuner", title="Tuner")
@@ -230,7 +241,9 @@ def world(task: Any, start: Any, alice: Any, bob: Any, charlie: Any) -> Iterator
     check = Check.objects.create(draft=draft, content_hash="0" * 64, hardware=broken.hardware)
     User.objects.filter(pk=alice.pk).update(last_login="2026-01-01T00:00Z")
     alice.refresh_from_db()
+    load_claims(tmp_path, one_of_each_outcome())
     values = {
+        "kernel": PublishedKernel.objects.get(status="specialised").pk,
         "run": finished(start(**own)).pk,
         "hidden": start(visibility="staff").pk,
         "broken": broken.pk,

@@ -16,9 +16,12 @@ from arena.catalog.models import Task
 from arena.catalog.templatetags.figures import Scale
 from arena.leaderboard.ablation import ablation_tables
 from arena.leaderboard.boards import Board, boards, boards_of_tracks
+from arena.leaderboard.claims import finding
 from arena.leaderboard.records import records
 from arena.leaderboard.results import Snapshot, computed, snapshot
 from arena.leaderboard.views.board import scale_of
+from arena.published.kernels import kernels
+from arena.published.outcomes import OUTCOMES
 from arena.runs.best import best_first
 from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet
@@ -45,6 +48,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "records": computed(now, "newest records", _records),
         "newest": newest,
         "counts": computed(now, "counts", lambda: _counts(now)),
+        "finding": finding(kernels()),
     }
     return render(request, "home.html", context)
 
@@ -52,7 +56,8 @@ def home(request: HttpRequest) -> HttpResponse:
 @require_safe
 def methodology(request: HttpRequest) -> HttpResponse:
     tables = ablation_tables(settings.ADMISSIONS)
-    return render(request, "methodology.html", {"reward": FORMULA, "ablations": tables})
+    context = {"reward": FORMULA, "ablations": tables, "outcomes": OUTCOMES.values()}
+    return render(request, "methodology.html", context)
 
 
 def unseen_scale(runs: Sequence[Run]) -> Scale:

@@ -1,0 +1,158 @@
+"""The pages of published kernels: claims beside verdicts, one kernel, and the list as CSV."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from arena.catalog.templatetags.figures import Scale
+from arena.filters import unknown_value
+from arena.leaderboard.claim_charts import claims_chart
+from arena.leaderboard.claims import by_model, by_outcome, finding, suite_boards
+from arena.leaderboard.suite_scores import FAST_P
+from arena.published.kernels import (
+    FILTERS,
+    KernelFilters,
+    choices,
+    kernels,
+    same_problem,
+    selected,
+    task_of,
+)
+from arena.published.models import PublishedFile, PublishedKernel
+
+KERNELS_A_PAGE = 50
+MAX_SAME_PROBLEM = 30
+SELECTS = (
+    ("model", "Model", "All models"),
+    ("collection", "Collection", "All collections"),
+    ("suite", "Suite", "All suites"),
+    ("level", "Level", "All levels"),
+    ("outcome", "Class", "All classes"),
+    ("device", "Judged on", "All devices"),
+)
+SHARED = "shared"
+COLUMNS = (
+    "id", "collection", "model", "suite", "level", "problem", "task", "sample", "sha256", "source",
+    "language", "claimed_right", "claimed_speedup", "claimed_hardware", "claimed_baseline",
+    "outcome", "status", "reason", "message", "gate", "broke_at", "speedup", "low", "high",
+    "noisy", "hidden_speedup", "precision_rule", "seconds",
+)  # fmt: skip
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+@require_safe
+def claims(request: HttpRequest) -> HttpResponse:
+    every = kernels()
+    filters = filters_of(request)
+    found = selected(every, filters)
+    page = Paginator(found, KERNELS_A_PAGE).get_page(request.GET.get("page"))
+    shared = request.GET.get("problems") == SHARED
+    query = urlencode(filters.chosen)
+    known = {name: choices(every, name) for name in FILTERS}
+    context = {
+        "every": len(every),
+        "found": len(found),
+        "finding": finding(found),
+        "page": page,
+        "scale": Scale.over([each for each in page if each.low and each.high]),
+        "outcomes": [(d, count, _address(filters, d.outcome)) for d, count in by_outcome(found)],
+        "models": by_model(found),
+        "boards": suite_boards(found, shared),
+        "thresholds": FAST_P,
+        "shared": shared,
+        "shared_address": _query(filters, "" if shared else SHARED),
+        "chart": claims_chart(found),
+        "collections": _collections(found),
+        "files": _files(found),
+        "filters": filters,
+        "narrowed": bool(filters.chosen),
+        "query": f"?{query}" if query else "",
+        "selects": [
+            (label, name, all_, known[name], getattr(filters, name))
+            for name, label, all_ in SELECTS
+            if len(known[name]) > 1 or getattr(filters, name)
+        ],
+        "problems": [
+            unknown_value("class" if name == "outcome" else name, value)
+            for name, value in filters.chosen.items()
+            if value not in dict(known[name])
+        ],
+    }
+    return render(request, "claims.html", context)
+
+
+@require_safe
+def claim(request: HttpRequest, kernel_id: str) -> HttpResponse:
+    found = PublishedKernel.objects.select_related("file").filter(pk=kernel_id).first()
+    if found is None:
+        raise Http404
+    others = same_problem(found)
+    context = {
+        "kernel": found,
+        "published": found.published_by,
+        "task": task_of(found),
+        "others": others[:MAX_SAME_PROBLEM],
+        "more": len(others) - MAX_SAME_PROBLEM,
+        "scale": Scale.over([each for each in [found, *others] if each.low and each.high]),
+    }
+    return render(request, "claim.html", context)
+
+
+@require_safe
+def claims_csv(request: HttpRequest) -> HttpResponse:
+    """Return the kernels that the filters select as CSV, with a header."""
+    response = HttpResponse(content_type="text/csv; charset=utf-8")
+    response.headers["Content-Disposition"] = 'attachment; filename="claims.csv"'
+    writer = csv.writer(response)
+    writer.writerow((*COLUMNS, "judged_on", "judge_version", "licence", "commit"))
+    for each in selected(kernels(), filters_of(request)):
+        row = [getattr(each, name) for name in COLUMNS]
+        row += [each.file.device, each.file.judge_version]
+        row += [each.published_by.get(name, "") for name in ("licence", "commit")]
+        writer.writerow(_cell(value) for value in row)
+    return response
+
+
+def filters_of(request: HttpRequest) -> KernelFilters:
+    return KernelFilters(**{name: request.GET.get(name, "").replace("\0", "") for name in FILTERS})
+
+
+def _cell(value: Any) -> str:
+    """Return a cell that no spreadsheet takes for a formula."""
+    text = "" if value is None else str(value)
+    return f"'{text}" if isinstance(value, str) and text.startswith(FORMULA_STARTS) else text
+
+
+def _address(filters: KernelFilters, outcome: str) -> str:
+    return f"?{urlencode({**filters.chosen, 'outcome': outcome})}"
+
+
+def _query(filters: KernelFilters, problems: str) -> str:
+    chosen = {**filters.chosen, **({"problems": problems} if problems else {})}
+    return f"{reverse('claims')}{'?' if chosen else ''}{urlencode(chosen)}#suites"
+
+
+def _collections(found: Sequence[PublishedKernel]) -> list[dict[str, Any]]:
+    """Return the collections of these kernels with their numbers, the largest first."""
+    rows: dict[str, dict[str, Any]] = {}
+    for each in found:
+        row = rows.setdefault(
+            each.collection,
+            {"slug": each.collection, "title": each.collection_title, **each.published_by},
+        )
+        row["kernels"] = row.get("kernels", 0) + 1
+    return sorted(rows.values(), key=lambda row: (-row["kernels"], row["title"].lower()))
+
+
+def _files(found: Sequence[PublishedKernel]) -> list[PublishedFile]:
+    files = {each.file.pk: each.file for each in found}
+    return sorted(files.values(), key=lambda file: file.name)

@@ -1,0 +1,225 @@
+"""Tests of published kernels: loading, outcomes of claims, and figures by model."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import math
+from pathlib import Path
+
+import pytest
+
+from arena.errors import UserError
+from arena.leaderboard.claim_charts import STYLES, claims_chart
+from arena.leaderboard.claims import by_model, finding, geomean, suite_boards
+from arena.published.kernels import KernelFilters, kernels, selected
+from arena.published.loading import load
+from arena.published.models import PublishedFile, PublishedKernel
+from arena.published.outcomes import OUTCOMES, Outcome, Status, outcome_of, same_device
+from tests.arena.published import (
+    HEADER,
+    kernel_line,
+    load_claims,
+    one_of_each_outcome,
+    write_claims,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize(
+    ("claimed", "speedup", "high", "outcome"),
+    [
+        (2.0, 1.75, 1.8, Outcome.HOLDS),
+        (2.0, 1.75, 1.79, Outcome.SMALLER),
+        (1.05, 0.97, 0.99, Outcome.SLOWER),
+        (0.5, 0.46, 0.47, Outcome.HOLDS),
+        (0.9, 0.5, 0.6, Outcome.SMALLER),
+        (None, 1.5, 1.6, Outcome.RIGHT),
+        (2.0, 1.9, None, Outcome.HOLDS),
+        (2.0, None, None, Outcome.NOT_JUDGEABLE),
+    ],
+)
+def test_outcome_of_a_passed_kernel_compares_the_upper_end_with_the_claim(
+    claimed: float | None, speedup: float | None, high: float | None, outcome: Outcome
+) -> None:
+    assert outcome_of("passed", claimed, speedup, high) == outcome
+
+
+def test_each_status_and_outcome_has_a_class() -> None:
+    found = {outcome_of(status, 2.0, 1.0, 3.0) for status in Status}
+    assert found == set(Outcome) - {Outcome.SMALLER, Outcome.SLOWER, Outcome.RIGHT}
+    assert set(OUTCOMES) == set(Outcome) == set(STYLES) | {Outcome.RIGHT}
+
+
+@pytest.mark.parametrize(
+    ("claimed", "judged", "same"),
+    [
+        ("H100", "NVIDIA H100 80GB HBM3", True),
+        ("NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", False),
+        ("RTX 4090", "NVIDIA GeForce RTX 4090", True),
+        ("L40S", "NVIDIA L40", False),
+        ("", "NVIDIA H100", None),
+        ("a GPU", "NVIDIA H100", None),
+    ],
+)
+def test_same_device_compares_the_model_of_a_device(
+    claimed: str, judged: str, same: bool | None
+) -> None:
+    assert same_device(claimed, judged) is same
+
+
+def test_load_keeps_the_ids_of_kernels_and_replaces_the_rows_of_a_changed_file(
+    tmp_path: Path,
+) -> None:
+    load_claims(tmp_path, [kernel_line(1, speedup=1.9), kernel_line(2)])
+    before = {each.problem: each.pk for each in kernels()}
+    assert load(tmp_path / "claims-test.jsonl").known
+    packed = tmp_path / "claims-test.jsonl.xz"
+    lines = [{**HEADER, "judge_version": "8"}, kernel_line(1, speedup=0.5), kernel_line(3)]
+    packed.write_bytes(lzma.compress("".join(f"{json.dumps(e)}\n" for e in lines).encode()))
+    assert load(packed).rows == 2
+    after = {each.problem: each for each in kernels()}
+    assert set(after) == {"1", "3"} and after["1"].pk == before["1"]
+    assert after["1"].speedup == 0.5 and after["1"].file.judge_version == "8"
+    assert PublishedFile.objects.count() == 1
+
+
+def test_load_refuses_a_line_with_its_number_and_loads_the_others(tmp_path: Path) -> None:
+    bad = [
+        kernel_line(2, source="javascript:alert(1)"),
+        kernel_line(3, judged_status="perfect"),
+        kernel_line(4, claimed_speedup=1e300),
+        kernel_line(1),
+    ]
+    found = load(write_claims(tmp_path, [kernel_line(1), *bad]))
+    assert found.rows == 1
+    reasons = ("source should be a web address", "judged.status", "claimed.speedup", "same kernel")
+    for number, (message, reason) in enumerate(zip(found.refused, reasons, strict=True), start=3):
+        assert message.startswith(f"claims-test.jsonl:{number}: ") and reason in message
+
+
+@pytest.mark.parametrize("first", ['{"format": 2}', "{", ""])
+def test_load_refuses_a_file_without_a_header_and_keeps_its_rows(
+    tmp_path: Path, first: str
+) -> None:
+    load_claims(tmp_path, [kernel_line(1)])
+    path = tmp_path / "claims-test.jsonl"
+    path.write_text(f"{first}\n{json.dumps(kernel_line(2))}\n")
+    with pytest.raises(UserError, match="no header"):
+        load(path)
+    assert [each.problem for each in kernels()] == ["1"]
+
+
+def test_load_takes_a_ratio_that_is_not_positive_for_none(tmp_path: Path) -> None:
+    load_claims(tmp_path, [kernel_line(1, -1.0, "wrong"), kernel_line(2, 0, "wrong")])
+    assert [each.claimed_speedup for each in kernels()] == [None, None]
+
+
+def test_each_outcome_is_that_of_its_line(tmp_path: Path) -> None:
+    load_claims(tmp_path, one_of_each_outcome())
+    found = sorted(PublishedKernel.objects.all(), key=lambda each: int(each.problem))
+    assert [each.outcome for each in found] == list(OUTCOMES)
+
+
+def test_filters_select_by_every_name(tmp_path: Path) -> None:
+    load_claims(tmp_path, one_of_each_outcome())
+    every = kernels()
+    assert [each.claimed_speedup for each in every][:3] == [368.0, 80.0, 20.0]
+    for filters, problems in (
+        (KernelFilters(model="Model B"), {"6", "7"}),
+        (KernelFilters(collection="second"), {"8", "9"}),
+        (KernelFilters(outcome="specialised"), {"5"}),
+        (KernelFilters(suite="kernelbench", level="1", outcome="wrong"), {"6"}),
+        (KernelFilters(level="2"), set()),
+        (KernelFilters(device="NVIDIA H100 80GB HBM3", model="Model A", outcome="holds"), {"1"}),
+    ):
+        assert {each.problem for each in selected(every, filters)} == problems
+
+
+def test_finding_counts_judged_kernels_that_are_claimed_right(tmp_path: Path) -> None:
+    lines = [*one_of_each_outcome(), kernel_line(20, None, "wrong", claimed_right=False)]
+    load_claims(tmp_path, lines)
+    found = finding(kernels())
+    assert found is not None
+    assert (found.models, found.kernels, found.right, found.specialised) == (2, 8, 4, 1)
+    assert (found.neither, found.ratios, found.holds) == (3, 7, 1)
+    assert found.other_devices == 6 and found.devices == ("NVIDIA H100 80GB HBM3",)
+
+
+def test_finding_without_a_claim_is_none(tmp_path: Path) -> None:
+    assert finding(kernels()) is None
+    load_claims(tmp_path, [kernel_line(1, status="unsupported")])
+    assert finding(kernels()) is None
+
+
+def test_figures_of_a_model_compare_the_same_kernels(tmp_path: Path) -> None:
+    load_claims(tmp_path, one_of_each_outcome())
+    one, other = by_model(kernels())
+    assert (one.model, one.kernels, one.judged) == ("Model A", 7, 6)
+    assert (one.claimed_right, one.right_at_suite_size, one.right) == (6, 5, 4)
+    assert one.compared == 4 and one.claimed is not None and one.measured is not None
+    assert one.claimed.value == pytest.approx((2.0 * 20.0 * 1.4 * 8.0) ** 0.25)
+    assert one.measured.value == pytest.approx((1.9 * 1.5 * 0.7 * 3.0) ** 0.25)
+    assert one.fast_one == pytest.approx(3 / 6)
+    assert other.judged == 2 and other.measured is None and other.fast_one == 0
+
+
+def test_board_of_a_suite_has_both_rules_and_gives_each_problem_one_weight(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        kernel_line(1, speedup=1.6, sample=0),
+        kernel_line(1, status="wrong", sample=1),
+        kernel_line(2, status="specialised", speedup=3.0),
+        kernel_line(3, status="unsupported"),
+        kernel_line(1, speedup=0.9, model="Model B"),
+        kernel_line(2, status="failed", model="Model B"),
+        kernel_line(4, speedup=1.1, model="Model B"),
+        kernel_line(1, speedup=1.2, suite="kernelbench-v0"),
+        kernel_line(1, speedup=1.2, suite="other"),
+    ]
+    load_claims(tmp_path, lines)
+    first, second = suite_boards(kernels())
+    assert (first.suite, second.suite) == ("kernelbench", "kernelbench-v0")
+    one, other = first.scores
+    assert (one.model, one.problems, one.samples) == ("Model A", 2, 3)
+    assert one.suite == pytest.approx((0.75, 0.75, 0.75, 0.75, 0.75, 0.5))
+    assert one.strict == pytest.approx((0.25, 0.25, 0.25, 0.25, 0.25, 0.0))
+    assert other.suite[0] == pytest.approx(2 / 3) and other.suite[3] == pytest.approx(1 / 3)
+    shared = suite_boards(kernels(), shared=True)[0]
+    assert shared.shared == 2
+    assert [(each.problems, each.suite[0]) for each in shared.scores] == [(2, 0.75), (2, 0.5)]
+
+
+def test_geomean_has_the_interval_of_students_t() -> None:
+    from scipy import stats
+
+    for count in (5, 8, 30, 400):
+        logs = [math.sin(each) for each in range(count)]
+        found = geomean(logs)
+        wanted = stats.ttest_1samp(logs, 0.0).confidence_interval(0.95)
+        assert found is not None and found.low is not None and found.high is not None
+        assert math.log(found.low) == pytest.approx(wanted.low, abs=0.006)
+        assert math.log(found.high) == pytest.approx(wanted.high, abs=0.006)
+    assert geomean([]) is None
+    few = geomean([0.0, 1.0])
+    assert few is not None and few.low is None and few.value == pytest.approx(math.e**0.5)
+
+
+def test_chart_has_every_claimed_ratio_once_with_the_address_of_its_page(tmp_path: Path) -> None:
+    load_claims(tmp_path, one_of_each_outcome())
+    every = kernels()
+    drawn = claims_chart(every)
+    assert drawn is not None
+    points = [
+        (x, address)
+        for trace in drawn["data"]
+        for x, address in zip(trace["x"], trace["customdata"], strict=True)
+    ]
+    claimed = [each for each in every if each.claimed_speedup]
+    assert sorted(points) == sorted((e.claimed_speedup, e.get_absolute_url()) for e in claimed)
+    low = 10 ** drawn["layout"]["yaxis"]["range"][0]
+    assert all(low < y for trace in drawn["data"] for y in trace["y"])
+    assert "wrong" in drawn["layout"]["yaxis"]["ticktext"]
+    assert claims_chart([]) is None
