@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +18,12 @@ from arena.runs.models import Evaluation, GateResult, Run
 from evaluation.production.architectures import FAMILIES, architectures
 from evaluation.production.drops import Drop
 from tests.arena.production import CEILINGS, performance, production_run, production_task
+from tests.arena.published import load_verdicts, verdict_line
 from tests.web.test_pages import INLINE
 
 pytestmark = pytest.mark.django_db
 LLAMA = "/production/llama/"
-MAX_INDEX_QUERIES, MAX_ARCHITECTURE_QUERIES, MAX_RUN_QUERIES = 3, 10, 16
+MAX_INDEX_QUERIES, MAX_ARCHITECTURE_QUERIES, MAX_RUN_QUERIES = 4, 11, 16
 
 
 def text_of(client: Any, address: str, status: int = 200) -> str:
@@ -64,7 +66,7 @@ def test_list_is_filtered_by_family(client: Any) -> None:
 
 def test_list_shows_the_best_deployed_speedup_and_the_number_of_judged_runs(client: Any) -> None:
     production_task("llama_mlp")
-    assert "No submission has been judged" in text_of(client, "/production/")
+    assert "No run has been judged" in text_of(client, "/production/")
     production_run("tuner", "llama_rms_norm", performance(4.0, 1.2))
     best = production_run("climber", "llama_mlp", performance(1.5, 1.4))
     page = text_of(client, "/production/")
@@ -314,6 +316,21 @@ def test_other_pages_open_with_production_runs(client: Any) -> None:
         assert client.get(address).status_code in (200, 302), address
     assert "Deployed speedup" in text_of(client, "/tasks/?suite=production")
     assert "own kernel" in text_of(client, LLAMA)
+
+
+def test_published_verdicts_are_on_the_pages_of_their_modules(client: Any, tmp_path: Path) -> None:
+    production_task("llama_rms_norm")
+    lost = verdict_line("llama_rms_norm/production", 0.9, agent="Other", drop="fusion_lost")
+    load_verdicts(tmp_path, [verdict_line("llama_rms_norm/production", 1.2), lost])
+    index = text_of(client, "/production/")
+    assert "published verdicts on 1 module." in index and ">1.20×</a>" in index
+    assert 'href="/production/llama/#published"' in index
+    for address in (LLAMA, "/tasks/llama_rms_norm/production/"):
+        page = text_of(client, address)
+        for part in ("Published verdicts", "1.20×", "Invented maker", "2 in place of 8",
+                     "fusion lost", "judge 6, final, Nov 26, 2026", "NVIDIA H200"):  # fmt: skip
+            assert part in page, (address, part)
+    assert "Published verdicts" not in text_of(client, "/production/dit/")
 
 
 def test_architectures_of_the_api_have_the_best_kernel_of_each_module(client: Any) -> None:

@@ -12,7 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from arena.catalog.models import Hardware
+from arena.catalog.models import PRODUCTION, Hardware
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value
 from arena.leaderboard.boards import Option
@@ -33,6 +33,8 @@ from arena.leaderboard.production import (
     judged,
 )
 from arena.leaderboard.results import Snapshot, snapshot
+from arena.published.models import PublishedVerdict
+from arena.published.verdicts import best_by_operator, fastest, verdicts_on
 from arena.runs.charts import funnel_chart
 from arena.runs.funnels import (
     DROPS_BY_NAME,
@@ -60,6 +62,8 @@ class Card:
     entry: Entry
     judged: int
     best: Best | None
+    published: PublishedVerdict | None
+    """The fastest verdict of the project's own benchmark on one of its modules."""
 
 
 @dataclass(frozen=True)
@@ -147,12 +151,14 @@ def index(request: HttpRequest) -> HttpResponse:
     slug = device.slug if device else ""
     counts = judged(now, slug)
     every = entries()
+    published = best_by_operator(PRODUCTION)
     family = request.GET.get("family", "")
     cards = [
         Card(
             entry,
             sum(counts.get(module.task, 0) for module in entry.modules),
             next(iter(best_of(now, slug, entry.modules)), None),
+            fastest(published, [module.operator for module in entry.modules]),
         )
         for entry in every.values()
     ]
@@ -174,8 +180,10 @@ def index(request: HttpRequest) -> HttpResponse:
             for title, group in groupby(shown, key=lambda card: card.entry.family_title)
         ],
         "scale": Scale.over([card.best.deployed for card in shown if card.best]),
+        "published_scale": Scale.over([card.published for card in shown if card.published]),
         "tasks": sum(len(entry.modules) for entry in every.values()),
         "judged": sum(card.judged for card in cards),
+        "published": len(published),
     }
     return render(request, "production/index.html", context)
 
@@ -208,6 +216,8 @@ def architecture(request: HttpRequest, name: str) -> HttpResponse:
         if run.pk in funnels
     ]
     composed = _composed(entry, now, device)
+    names = {module.operator: entry.short(module.title) for module in entry.modules}
+    published = verdicts_on(names, PRODUCTION)
     context = {
         "entry": entry,
         "tabs": tabs,
@@ -217,6 +227,8 @@ def architecture(request: HttpRequest, name: str) -> HttpResponse:
         "rows": [(row, row.shares(phases)) for row in rows],
         "phases": phases,
         "composed": composed,
+        "published": published,
+        "published_scale": Scale.over([each.verdict for each in published]),
         **_regimes(rows, composed),
         **_submissions(submissions, page, composed),
     }

@@ -21,6 +21,8 @@ from arena.leaderboard.filters import Filters
 from arena.leaderboard.records import Record, newest_records, runs_with_rounds
 from arena.leaderboard.results import snapshot
 from arena.leaderboard.views.home import unseen_scale
+from arena.published.kernels import claimed_on
+from arena.published.verdicts import verdicts_on
 from arena.runs.baselines import timed_baselines
 from arena.runs.funnels import ceilings_of
 from arena.runs.models import Run
@@ -116,8 +118,14 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
     found = runs_with_rounds([*judged, *(run for run, *_ in newest)])
     history = [found[run] for run in judged]
     task_records = [Record(found[run], *rest) for run, *rest in newest]
+    published = verdicts_on(
+        {operator: shown.operator.title}, track, version.content_hash if version else ""
+    )
     context = {
         "task": shown,
+        "published": published,
+        "claimed": claimed_on(operator, shown.operator.suite),
+        "published_scale": Scale.over([each.verdict for each in published]),
         "version": version,
         "public": public,
         **(_production(public) if shown.is_production else {}),

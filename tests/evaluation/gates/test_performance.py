@@ -47,8 +47,6 @@ def trial(task: Task, shares: list[float], tmp_path: Path) -> Trial:
     )
     stub: dict[str, Any] = {"task": task, "session": session, "final": True, "untimed": ""}
     stub |= {
-        "broke_at": "",
-        "of_suite": False,
         "compiled": None,
         "cache": tmp_path,
         "max_elements": None,

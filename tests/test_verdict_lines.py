@@ -1,0 +1,26 @@
+"""The published verdicts are those of the committed results."""
+
+from __future__ import annotations
+
+import json
+
+from arena.runs.transfer.results import lines_of
+from benchmarks import verdict_lines
+from benchmarks.production import CHOSEN
+from tests.test_published import PUBLISHED
+
+
+def test_published_verdicts_are_those_of_the_committed_results() -> None:
+    written = [json.loads(line) for line in lines_of(PUBLISHED / verdict_lines.OUTPUT.name)]
+    assert written == json.loads(json.dumps(verdict_lines.every_line()))
+    modules = [line for line in written[1:] if line["task"].endswith("/production")]
+    assert len(modules) == 46 and len(written) == 100
+
+
+def test_each_model_with_fewer_layers_states_them() -> None:
+    lines = verdict_lines.modules(verdict_lines.read("production-gpu.json"))
+    settings = {line["task"].partition("/")[0]: line["setting"] for line in lines}
+    assert settings["llama_rms_norm"] == "fewer layers: num_hidden_layers 2 in place of 8"
+    for chosen in CHOSEN.values():
+        shown = {settings[name] for name in chosen.kernels}
+        assert len(shown) == 1 and shown.pop().startswith("fewer layers: ")
