@@ -16,6 +16,8 @@ from arena.published.kernels import KernelFilters, kernels, selected
 from arena.published.loading import load
 from arena.published.models import PublishedFile, PublishedKernel
 from arena.published.outcomes import OUTCOMES, Outcome, Status, outcome_of, same_device
+from evaluation.generations import records, verdicts
+from evaluation.generations.generation import Claim, Generation
 from tests.arena.published import (
     HEADER,
     kernel_line,
@@ -223,3 +225,20 @@ def test_chart_has_every_claimed_ratio_once_with_the_address_of_its_page(tmp_pat
     assert all(low < y for trace in drawn["data"] for y in trace["y"])
     assert "wrong" in drawn["layout"]["yaxis"]["ticktext"]
     assert claims_chart([]) is None
+
+
+def test_file_of_a_campaign_loads_as_the_campaign_writes_it(tmp_path: Path) -> None:
+    claim = Claim(True, 3.0, "A100", "eager")
+    source = "https://example.org/first/blob/0/1.py"
+    generation = Generation(
+        "first", "Model A", "kernelbench", 1, 19, 0, source, "import torch", claim
+    )
+    judged = verdicts.unjudged("NO_TASK", "There is no task.")
+    file = records.RecordFile(tmp_path / "claims-test.jsonl", {**HEADER, "ended_at": None}, [])
+    file.add(records.record_of(generation, "kb1_19_relu", judged))
+    file.close("2026-11-27T20:00:00+00:00")
+    found = load(file.path)
+    assert found.refused == [] and found.rows == 1
+    (kernel,) = kernels()
+    assert (kernel.task, kernel.sha256) == ("kb1_19_relu", generation.sha256)
+    assert kernel.outcome == Outcome.NOT_JUDGEABLE and kernel.reason == "NO_TASK"
