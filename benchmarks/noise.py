@@ -39,10 +39,10 @@ os.environ["GOMP_SPINCOUNT"] = "0"  # read when torch is imported
 from benchmarks.shared import ROOT, now, write_json
 from evaluation import device_kind, gpu_files, pipeline
 from evaluation.building.cache_folder import default_cache
+from evaluation.devices.cores import shares
 from evaluation.errors import SubmissionError
 from evaluation.tracks.load import load_task
 from evaluation.types import Interval, Report, Verdict, from_json, to_json
-from runners.worker.bench import shares
 
 OPERATORS = ("rms_norm", "softmax", "matmul", "swiglu")
 TRACKS = {"cpu": "cpp-to-cpp", "gpu": "cuda-to-cuda"}
