@@ -51,7 +51,7 @@ def test_build_checks_rules_and_compiles_without_a_model(
 
 @pytest.mark.parametrize(
     ("source", "gate"),
-    [("import os\n", "integrity"), ("class ModelNew(:\n", "compile")],
+    [("import os\n\nos.getpid()\n", "integrity"), ("class ModelNew(:\n", "compile")],
 )
 def test_build_refuses_what_breaks_rules_or_is_not_python(
     source: str, gate: str, cache: Path, monkeypatch: pytest.MonkeyPatch

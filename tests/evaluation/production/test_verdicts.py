@@ -210,9 +210,9 @@ def test_write_to_the_weights_ends_the_candidate(cache: Path, fork_server: ForkS
 
 
 @pytest.mark.parametrize("candidate", ["skipped_layer", "dropped_expert"])
-def test_import_of_the_librarys_models_is_rejected(
+def test_change_of_the_librarys_models_is_rejected(
     candidate: str, cache: Path, fork_server: ForkServer
 ) -> None:
     report = judged("llama_rms_norm", candidate, cache, fork_server)
     assert report.verdict is Verdict.REJECTED
-    assert "transformers" in report.message
+    assert "is not yours to change" in report.message
