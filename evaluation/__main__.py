@@ -27,10 +27,10 @@ import os
 import select
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 # OpenMP threads of the judge must sleep, not spin, while a candidate is timed. Read when torch is
 # imported.
@@ -291,17 +291,29 @@ def wait_for_requests() -> int:
 
     with ForkServer() as fork_server:
         print_json("ready", {})
-        if device_kind.gpu_vendor() in device_kind.JUDGED:
-            fork_server.prepare("triton")
-            if not select.select([sys.stdin], [], [], IDLE_SECONDS)[0]:
-                fork_server.prepare("torch")
-        else:
-            fork_server.prepare("torch")  # each verdict compares with PyTorch
-        for line in iter(sys.stdin.readline, ""):
-            code = serve_request(line, fork_server)
-            print_json("end", {"code": code})
-            if code == BROKEN:
-                return BROKEN
+        prepare(fork_server, sys.stdin, on_gpu=device_kind.gpu_vendor() in device_kind.JUDGED)
+        return serve_lines(sys.stdin, lambda line: serve_request(line, fork_server))
+
+
+def prepare(
+    fork_server: ForkServer, requests: TextIO, *, on_gpu: bool, seconds: float = IDLE_SECONDS
+) -> None:
+    """Have imported what requests need; on a GPU PyTorch only once none has come for `seconds`."""
+    if on_gpu:
+        fork_server.prepare("triton")
+        if not select.select([requests], [], [], seconds)[0]:
+            fork_server.prepare("torch")
+    else:
+        fork_server.prepare("torch")  # each verdict compares with PyTorch
+
+
+def serve_lines(requests: TextIO, serve: Callable[[str], int]) -> int:
+    """Serve each line until the end of the stream, or until the judge has failed."""
+    for line in iter(requests.readline, ""):
+        code = serve(line)
+        print_json("end", {"code": code})
+        if code == BROKEN:
+            return BROKEN
     return PASSED
 
 

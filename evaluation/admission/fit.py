@@ -105,8 +105,8 @@ def _line_of(error: Exception, path: Path) -> str:
     return f"{path}: line {lines[-1]}" if lines else ""
 
 
-def _fitted(folder: Path, on_cpu: Operator, dtypes: Sequence[str]) -> Fit:
-    worst = {dtype: _worst(on_cpu, dtype) for dtype in dtypes}
+def constants(folder: Path, worst: Mapping[str, Worst]) -> dict[str, Tolerance]:
+    """Return the constants for the largest honest errors of each dtype. Raises TaskError."""
     tolerance = {}
     for dtype, found in worst.items():
         least = MIN_MARGIN * found.error
@@ -119,6 +119,12 @@ def _fitted(folder: Path, on_cpu: Operator, dtypes: Sequence[str]) -> Fit:
             )
         c2 = min(MAX_C2, _rounded_up(MARGIN * found.error))
         tolerance[dtype] = Tolerance(C1[dtype], max(MIN_C2, c2))
+    return tolerance
+
+
+def _fitted(folder: Path, on_cpu: Operator, dtypes: Sequence[str]) -> Fit:
+    worst = {dtype: _worst(on_cpu, dtype) for dtype in dtypes}
+    tolerance = constants(folder, worst)
     bfloat16 = None
     random = all(a.compare == Comparison.DISTRIBUTION for a in on_cpu.outputs)
     floats = any(a.dtype in ("dtype", "float32") for a in on_cpu.inputs)

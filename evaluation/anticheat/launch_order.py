@@ -46,7 +46,9 @@ and 2 of 2,000 beside copies that fill the bus.
 class LaunchOrderSamples:
     """Samples a secret stretch of the outputs during a window. They are evaluated afterwards."""
 
-    def __init__(self, region: Region, secret: int, count: int) -> None:
+    def __init__(
+        self, region: Region, secret: int, count: int, max_launches: int = MAX_LAUNCHES
+    ) -> None:
         """Choose a stretch of the first `count` slots, which lie in order, and an output.
 
         It begins early enough that most of it is written by LATEST.
@@ -57,7 +59,7 @@ class LaunchOrderSamples:
         self._word = torch.int64 if width == WORD_BYTES else torch.int32
         unwritten = bytearray(poisoned(spec, width, secret))
         self._unwritten = torch.frombuffer(unwritten, dtype=self._word)
-        self._launches = min(MAX_LAUNCHES, count)
+        self._launches = min(max_launches, count)
         latest = max(0, int(LATEST * count) - self._launches)
         first = secrets.randbelow(latest + 1)
         pitch = layout.stride // PLACES

@@ -26,7 +26,13 @@ CHECKED = 16
 """Launches of a stretch whose values are checked: work ahead of time is wrong in most of them."""
 
 
-def check(timer: WindowTimer, memory: HostMemory | DeviceMemory) -> None:
+def check(
+    timer: WindowTimer,
+    memory: HostMemory | DeviceMemory,
+    *,
+    max_launches: int = MAX_LAUNCHES,
+    max_bytes: int = MAX_BYTES,
+) -> None:
     """Run a stretch of a timer's window, some of each launch's inputs arriving just before it.
 
     Until then a secret part of them is that of the next launch, now small, now all. A candidate
@@ -38,7 +44,7 @@ def check(timer: WindowTimer, memory: HostMemory | DeviceMemory) -> None:
     launches = min(timer.launches, ring.slots)
     if launches < 2:
         return
-    count = min(MAX_LAUNCHES, launches, max(2, MAX_BYTES // layout.stride))
+    count = min(max_launches, launches, max(2, max_bytes // layout.stride))
     first = secrets.randbelow(launches - count + 1)
     inputs = [ring.inputs.row(first + number) for number in range(count)]
     stage = memory.region("stage", dataclasses.replace(layout, slots=count, seed=0))

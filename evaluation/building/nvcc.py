@@ -87,11 +87,10 @@ class Toolkit:
 def compiler() -> str:
     """Return the path of nvcc; empty where the CUDA toolkit is not installed.
 
-    It is the one on PATH, else CUDA_HOME's, else that in /usr/local/cuda.
+    It is the one on PATH, else that of CUDA_HOME, which is /usr/local/cuda unless it is set.
     """
-    homes = [home for home in (os.environ.get("CUDA_HOME"), "/usr/local/cuda") if home]
-    bins = ":".join(f"{home}/bin" for home in homes)
-    return shutil.which("nvcc") or shutil.which("nvcc", path=bins) or ""
+    home = os.environ.get("CUDA_HOME") or "/usr/local/cuda"
+    return shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin") or ""
 
 
 @functools.cache

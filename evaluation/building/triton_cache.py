@@ -24,12 +24,19 @@ GROUP = "__grp__"
 """Prefix of files that list the paths of others."""
 
 
-def keep(cache: Path, folder: Path, beyond: Path | None = None) -> None:
+def keep(
+    cache: Path,
+    folder: Path,
+    beyond: Path | None = None,
+    *,
+    max_files: int = MAX_FILES,
+    max_bytes: int = MAX_BYTES,
+) -> None:
     """Copy Triton's cache from an untrusted folder, except entries that `beyond` has.
 
     Only well-formed entries are copied, and a limited number.
     """
-    files_left, bytes_left = MAX_FILES, MAX_BYTES
+    files_left, bytes_left = max_files, max_bytes
     for entry in _list(cache):
         if beyond and (beyond / entry.name).exists():
             continue

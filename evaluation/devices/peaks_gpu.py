@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,6 @@ from evaluation.sandbox.features import isolation_features
 
 # Functions import torch, which takes a second, only where peaks are measured.
 
-ON = "cuda"
-COPY_BYTES = 1 << 30
-PRODUCTS = {"float32": 4096, "float16": 8192, "bfloat16": 8192, "int8": 8192}
-"""Side of the square matrices whose product gives the peak of a dtype."""
 EQUAL_8_BIT_PEAKS = ((8, 9), (10, 3))
 """Range of compute capabilities in which 8-bit floats and 8-bit integers have equal peaks.
 
@@ -102,72 +98,11 @@ def _peaks(cache: Path, model: Mapping[str, Any], index: int, again: bool) -> di
         import torch
 
         with torch.cuda.device(index):
-            measured = dict(_measure(int(model["l2_bytes"])))
+            measured = dict(measured_peaks(int(model["l2_bytes"])))
         known = {name: max(value, known.get(name, 0.0)) for name, value in measured.items()}
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_text(path, json.dumps(known))
     return known
-
-
-def _measure(l2_bytes: int) -> Iterator[tuple[str, float]]:
-    import torch
-
-    def copy_gbps(size: int, runs: int = RUNS) -> float:
-        source = torch.randn(size // 4, device=ON)
-        target = torch.empty_like(source)
-        return 2 * size / _best_seconds(lambda: torch.neg(source, out=target), runs) / 1e9
-
-    yield "memory_gbps", copy_gbps(COPY_BYTES)
-    yield "l2_gbps", copy_gbps(max(1 << 20, l2_bytes // 4), SHORT_RUNS)
-    allow_tf32 = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
-    for dtype, side in PRODUCTS.items():
-        seconds = min(times * _best_seconds(call) for times, call in _products(dtype, side))
-        yield f"{dtype}_tflops", 2 * side**3 / seconds / 1e12
-    torch.backends.cuda.matmul.allow_tf32 = allow_tf32
-    torch.cuda.empty_cache()
-
-
-def _products(dtype: str, side: int) -> Iterator[tuple[int, Callable[[], Any]]]:
-    """Return ways to multiply two matrices of a dtype: a call, and its number for one product."""
-    import torch
-
-    if dtype == "int8":
-        a = torch.randint(-128, 128, (side, side), dtype=torch.int8, device=ON)
-        b = torch.randint(-128, 128, (side, side), dtype=torch.int8, device=ON).t()
-        yield 1, lambda: torch._int_mm(a, b)
-        first, last = EQUAL_8_BIT_PEAKS
-        if torch.version.cuda and first <= torch.cuda.get_device_capability() < last:
-            yield 1, _product_of_8_bit_floats(side)
-        return
-    x, y = (torch.randn(side, side, device=ON).to(getattr(torch, dtype)) for _ in "ab")
-    yield 1, lambda: torch.mm(x, y)
-    if dtype == "float32":
-        yield TF32_PRODUCTS, _in_tf32(lambda: torch.mm(x, y))
-
-
-def _in_tf32(call: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a product of float32 in the tensor cores' TF32."""
-    import torch
-
-    def call_in_tf32() -> None:
-        torch.backends.cuda.matmul.allow_tf32 = True
-        call()
-        torch.backends.cuda.matmul.allow_tf32 = False
-
-    return call_in_tf32
-
-
-def _product_of_8_bit_floats(side: int) -> Callable[[], Any]:
-    """Return a product of 8-bit floats, in place of one of 8-bit integers.
-
-    On an H200 PyTorch's integer product reaches 967 TOP/s, a Triton kernel 1247, and this 1515.
-    """
-    import torch
-
-    x, y = (torch.randn(side, side, device=ON).to(torch.float8_e4m3fn) for _ in "ab")
-    one, sums = torch.ones((), device=ON), torch.bfloat16
-    return lambda: torch._scaled_mm(x, y.t(), one, one, out_dtype=sums, use_fast_accum=True)
 
 
 def _best_seconds(call: Callable[[], Any], runs: int = RUNS) -> float:
@@ -191,3 +126,79 @@ def _best_seconds(call: Callable[[], Any], runs: int = RUNS) -> float:
         best = min(best, start.elapsed_time(end) / 1e3 / runs)
         time.sleep(0.01)
     return best
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Device and sizes of what is measured, and the function that measures a call."""
+
+    on: str = "cuda"
+    copy_bytes: int = 1 << 30
+    products: Mapping[str, int] = field(
+        default_factory=lambda: {"float32": 4096, "float16": 8192, "bfloat16": 8192, "int8": 8192}
+    )
+    """Side of the square matrices whose product gives the peak of a dtype."""
+    seconds: Callable[..., float] = _best_seconds
+
+
+def measured_peaks(l2_bytes: int, sizes: Sizes = Sizes()) -> Iterator[tuple[str, float]]:
+    """Yield the names and values of the peaks of PyTorch's current device."""
+    import torch
+
+    def copy_gbps(size: int, runs: int = RUNS) -> float:
+        source = torch.randn(size // 4, device=sizes.on)
+        target = torch.empty_like(source)
+        return 2 * size / sizes.seconds(lambda: torch.neg(source, out=target), runs) / 1e9
+
+    yield "memory_gbps", copy_gbps(sizes.copy_bytes)
+    yield "l2_gbps", copy_gbps(max(1 << 20, l2_bytes // 4), SHORT_RUNS)
+    allow_tf32 = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    for dtype, side in sizes.products.items():
+        calls = _products(dtype, side, sizes.on)
+        seconds = min(times * sizes.seconds(call) for times, call in calls)
+        yield f"{dtype}_tflops", 2 * side**3 / seconds / 1e12
+    torch.backends.cuda.matmul.allow_tf32 = allow_tf32
+    torch.cuda.empty_cache()
+
+
+def _products(dtype: str, side: int, on: str) -> Iterator[tuple[int, Callable[[], Any]]]:
+    """Return ways to multiply two matrices of a dtype: a call, and its number for one product."""
+    import torch
+
+    if dtype == "int8":
+        a = torch.randint(-128, 128, (side, side), dtype=torch.int8, device=on)
+        b = torch.randint(-128, 128, (side, side), dtype=torch.int8, device=on).t()
+        yield 1, lambda: torch._int_mm(a, b)
+        first, last = EQUAL_8_BIT_PEAKS
+        if torch.version.cuda and first <= torch.cuda.get_device_capability() < last:
+            yield 1, _product_of_8_bit_floats(side, on)
+        return
+    x, y = (torch.randn(side, side, device=on).to(getattr(torch, dtype)) for _ in "ab")
+    yield 1, lambda: torch.mm(x, y)
+    if dtype == "float32":
+        yield TF32_PRODUCTS, _in_tf32(lambda: torch.mm(x, y))
+
+
+def _in_tf32(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a product of float32 in the tensor cores' TF32."""
+    import torch
+
+    def call_in_tf32() -> None:
+        torch.backends.cuda.matmul.allow_tf32 = True
+        call()
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+    return call_in_tf32
+
+
+def _product_of_8_bit_floats(side: int, on: str) -> Callable[[], Any]:
+    """Return a product of 8-bit floats, in place of one of 8-bit integers.
+
+    On an H200 PyTorch's integer product reaches 967 TOP/s, a Triton kernel 1247, and this 1515.
+    """
+    import torch
+
+    x, y = (torch.randn(side, side, device=on).to(torch.float8_e4m3fn) for _ in "ab")
+    one, sums = torch.ones((), device=on), torch.bfloat16
+    return lambda: torch._scaled_mm(x, y.t(), one, one, out_dtype=sums, use_fast_accum=True)

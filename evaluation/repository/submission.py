@@ -63,7 +63,12 @@ def _parents(path: str) -> list[str]:
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
-def read(task: RepositoryTask, folder: Path, ignored: Collection[str] = ()) -> dict[str, str]:
+def read(
+    task: RepositoryTask,
+    folder: Path,
+    ignored: Collection[str] = (),
+    max_walked: int = MAX_WALKED,
+) -> dict[str, str]:
     """Return the editable files of a changed copy of the repository, which others may own.
 
     New files count if a glob matches them. Other new files, such as build outputs, do not. Files
@@ -80,8 +85,8 @@ def read(task: RepositoryTask, folder: Path, ignored: Collection[str] = ()) -> d
         within = Path(place).relative_to(folder)
         folders[:] = [n for n in folders if n not in SKIPPED_FOLDERS]
         walked += len(folders) + len(names)
-        if walked > MAX_WALKED:
-            raise Unreadable(f"more than {MAX_WALKED:,} files; remove what was built")
+        if walked > max_walked:
+            raise Unreadable(f"more than {max_walked:,} files; remove what was built")
         for name in folders:
             status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             if (path := (within / name).as_posix()) in above and not stat.S_ISDIR(status.st_mode):

@@ -25,8 +25,18 @@ NONCE, SEED = "ARENA_NONCE", "ARENA_SEED"
 """Variables of the commands' environment. The seed is new for each verdict."""
 MAX_SECONDS = {BUILD: 600.0, CORRECTNESS: 300.0, BENCHMARK: 40.0}
 """Largest time limits of the commands, with which a verdict ends before its stage does."""
-MAX_FILES, MAX_BYTES = 2000, 32 << 20
-MAX_EDITABLE_BYTES = 900_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a repository."""
+
+    files: int = 2000
+    bytes: int = 32 << 20
+    editable_bytes: int = 900_000
+
+
+LIMITS = Limits()
 """Bytes of all editable files: a submission has them all."""
 SKIPPED_FOLDERS = (".git", "__pycache__")
 
@@ -112,12 +122,12 @@ def find_task(root: Path, name: str) -> RepositoryTask:
     return load(found[name])
 
 
-def load(folder: Path) -> RepositoryTask:
+def load(folder: Path, limits: Limits = LIMITS) -> RepositoryTask:
     """Return the task of a folder. Raises TaskError naming the file and the key."""
     path = folder / FILE
     table = Table.read(path)
     ignored = table.strings("ignore") if table.has("ignore") else ()
-    files = tuple(_files(folder, ignored))
+    files = tuple(_files(folder, ignored, limits))
     task = RepositoryTask(
         name=folder.name,
         title=table.string("title"),
@@ -135,7 +145,7 @@ def load(folder: Path) -> RepositoryTask:
         hash=_hash(folder, files),
     )
     table.finish()
-    _check_editable(task, path)
+    _check_editable(task, path, limits.editable_bytes)
     return task
 
 
@@ -168,7 +178,7 @@ def _source(table: Table) -> dict[str, str]:
     return source
 
 
-def _files(folder: Path, ignored: Sequence[str]) -> Iterator[str]:
+def _files(folder: Path, ignored: Sequence[str], limits: Limits) -> Iterator[str]:
     """Yield the paths of the files of a repository, but for those that a glob of `ignored` matches.
 
     Raises: TaskError for what it cannot hold.
@@ -185,9 +195,10 @@ def _files(folder: Path, ignored: Sequence[str]) -> Iterator[str]:
             if not stat.S_ISREG(status.st_mode):
                 raise TaskError(f"{path}: not a regular file; remove it, or name it in `ignore`")
             count, size = count + 1, size + status.st_size
-            if count > MAX_FILES or size > MAX_BYTES:
+            if count > limits.files or size > limits.bytes:
+                most = f"{limits.files:,} files or {limits.bytes >> 20} MiB"
                 raise TaskError(
-                    f"{folder}: more than {MAX_FILES:,} files or {MAX_BYTES >> 20} MiB; leave out "
+                    f"{folder}: more than {most}; leave out "
                     "what its commands do not need, by `ignore`"
                 )
             yield relative
@@ -207,12 +218,12 @@ def is_executable(path: Path) -> bool:
     return bool(path.stat().st_mode & stat.S_IXUSR)
 
 
-def _check_editable(task: RepositoryTask, path: Path) -> None:
+def _check_editable(task: RepositoryTask, path: Path, most: int) -> None:
     """Require that all editable files together can be submitted, as text."""
     size = sum(len(read_text(task.folder / name).encode()) for name in task.target_files)
-    if size > MAX_EDITABLE_BYTES:
+    if size > most:
         raise TaskError(
-            f"{path}: editable: {size:,} bytes of files; at most {MAX_EDITABLE_BYTES:,} can be "
+            f"{path}: editable: {size:,} bytes of files; at most {most:,} can be "
             "submitted, so name fewer"
         )
 

@@ -243,11 +243,16 @@ class WindowTimer:
         )
 
 
-def act(moments: Sequence[Moment], expected_ns: float, completed: Callable[[], bool]) -> None:
+def act(
+    moments: Sequence[Moment],
+    expected_ns: float,
+    completed: Callable[[], bool],
+    now_ns: Callable[[], int] = time.perf_counter_ns,
+) -> None:
     """Do what is due at each moment of a window, until it is completed."""
-    started = time.perf_counter_ns()
+    started = now_ns()
     for share, action in moments:
-        while time.perf_counter_ns() < started + share * expected_ns:
+        while now_ns() < started + share * expected_ns:
             if completed():
                 return
         action()

@@ -146,9 +146,9 @@ def _long_ago(mark: Path) -> bool:
     return True
 
 
-def make_room(builds: Path) -> None:
+def make_room(builds: Path, room: int = ROOM) -> None:
     """Remove the least recently used artefacts until the rest fits, and those of killed builds."""
-    lately, room = time.time() - IN_USE_SECONDS, ROOM
+    lately = time.time() - IN_USE_SECONDS
     for last_use, folder in sorted(map(_used, builds.iterdir()), reverse=True):
         done = (folder / DONE).is_file()
         room -= _size(folder) if done else 0

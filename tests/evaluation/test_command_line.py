@@ -13,15 +13,13 @@ import pty
 import re
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from evaluation import __main__ as command_line
-from evaluation import device_kind, pipeline
+from evaluation import pipeline
 from evaluation.__main__ import (
     BAD_REQUEST,
     BROKEN,
@@ -29,7 +27,9 @@ from evaluation.__main__ import (
     PASSED,
     main,
     parser,
+    prepare,
     restart_on_device,
+    serve_lines,
     serve_request,
     with_track_apart,
 )
@@ -233,51 +233,26 @@ def test_waiting_judge_reports_ready_then_judges_each_request(cache: Path) -> No
     assert waiting.returncode == PASSED
 
 
-def test_waiting_judge_ends_once_it_has_failed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("{}\n{}\n"))
-    fork_server = SimpleNamespace(prepare=lambda language: None)
-    monkeypatch.setattr(command_line, "ForkServer", lambda: contextlib.nullcontext(fork_server))
-    monkeypatch.setattr(command_line, "serve_request", lambda text, fork_server: BROKEN)
-    assert command_line.wait_for_requests() == BROKEN
+def test_waiting_judge_ends_once_it_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert serve_lines(io.StringIO("{}\n{}\n"), lambda line: BROKEN) == BROKEN
     assert capsys.readouterr().out.count('"end"') == 1
 
 
 @pytest.mark.parametrize(
-    ("vendor", "at_once", "prepared"),
-    [
-        ("nvidia", False, ["triton", "torch"]),
-        ("nvidia", True, ["triton"]),
-        ("", True, ["torch"]),
-    ],
+    ("on_gpu", "at_once", "prepared"),
+    [(True, False, ["triton", "torch"]), (True, True, ["triton"]), (False, True, ["torch"])],
 )
 def test_judge_prepares_torch_on_a_gpu_while_it_is_idle(
-    vendor: str, at_once: bool, prepared: list[str], monkeypatch: pytest.MonkeyPatch
+    on_gpu: bool, at_once: bool, prepared: list[str]
 ) -> None:
     prepared_languages: list[str] = []
-
-    class FakeForkServer(contextlib.nullcontext[Any]):
-        def __enter__(self) -> Any:
-            return self
-
-        def prepare(self, language: str) -> None:
-            prepared_languages.append(language)
-
+    fork_server: Any = SimpleNamespace(prepare=prepared_languages.append)
     reads, writes = os.pipe()
     with open(reads) as stdin, open(writes, "w") as request:
         if at_once:
             request.write("{}\n")
             request.flush()
-        closing = threading.Timer(0.0 if at_once else 0.5, request.close)
-        monkeypatch.setattr(sys, "stdin", stdin)
-        monkeypatch.setattr(device_kind, "gpu_vendor", lambda: vendor)
-        monkeypatch.setattr(command_line, "IDLE_SECONDS", 0.05)
-        monkeypatch.setattr(command_line, "ForkServer", FakeForkServer)
-        monkeypatch.setattr(command_line, "serve_request", lambda text, fork_server: PASSED)
-        closing.start()
-        assert command_line.wait_for_requests() == PASSED
-        closing.join()
+        prepare(fork_server, stdin, on_gpu=on_gpu, seconds=600.0 if at_once else 0.0)
     assert prepared_languages == prepared
 
 

@@ -117,21 +117,15 @@ def test_fit_names_the_constants_and_what_it_measured(place: Path) -> None:
 
 @pytest.mark.parametrize(("error", "c2"), [(0.1, 2.0), (20.0, 80.0), (26.0, 100.0), (50.0, 100.0)])
 def test_fit_allows_four_times_the_honest_error_and_near_its_limit_twice(
-    error: float, c2: float, place: Path, monkeypatch: pytest.MonkeyPatch
+    error: float, c2: float, place: Path
 ) -> None:
-    written(place, "a * x.sum(-1) + bias")
-    monkeypatch.setattr(fit, "_worst", lambda operator, dtype: fit.Worst(error, "c", "f"))
-    monkeypatch.setattr(fit, "_error_of_bfloat16", lambda operator, tolerance: 10.0)
-    assert {each.c2 for each in fit.fit(place).tolerance.values()} == {c2}
+    (fitted,) = fit.constants(place, {"float32": fit.Worst(error, "c", "f")}).values()
+    assert fitted == Tolerance(fit.C1["float32"], c2)
 
 
-def test_fit_refuses_an_honest_error_that_its_limit_does_not_allow_twice(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written(place, "a * x.sum(-1) + bias")
-    monkeypatch.setattr(fit, "_worst", lambda operator, dtype: fit.Worst(50.1, "c-7", "tiny"))
+def test_fit_refuses_an_honest_error_that_its_limit_does_not_allow_twice(place: Path) -> None:
     with pytest.raises(TaskError, match=r"above 100: an honest result is 50\.1 times .* in c-7"):
-        fit.fit(place)
+        fit.constants(place, {"float32": fit.Worst(50.1, "c-7", "tiny")})
 
 
 def test_fit_of_the_same_reference_is_the_same(place: Path) -> None:

@@ -302,12 +302,12 @@ def test_sample_of_any_dtype_shows_what_is_written(dtype: str, elements: int) ->
 
 
 def test_samples_of_a_long_window_are_of_a_secret_stretch_while_it_is_written(
-    ring: BufferRing, monkeypatch: pytest.MonkeyPatch
+    ring: BufferRing,
 ) -> None:
-    monkeypatch.setattr(launch_order, "MAX_LAUNCHES", 4)
     stretches = set()
     for _ in range(200):
-        samples = samples_of(ring)
+        ring.refill(0, SLOTS)
+        samples = LaunchOrderSamples(ring.outputs, ring.secret, SLOTS, max_launches=4)
         for slot in range(8):
             ring.outputs.slot(slot)["out"].fill_(slot + 1.0)
             if samples.written().all(1).sum() == 1:

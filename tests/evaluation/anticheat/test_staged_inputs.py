@@ -97,12 +97,10 @@ def test_honest_launches_of_staged_inputs_are_accepted(
     memory: HostMemory,
     cache: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(staged_inputs, "MAX_LAUNCHES", max_launches)
     with timer_of(source, language, fork_server, memory, cache, tmp_path) as timer:
         for _ in range(3):
-            staged_inputs.check(timer, memory)
+            staged_inputs.check(timer, memory, max_launches=max_launches)
             assert timer.window() > 0
 
 
@@ -139,14 +137,9 @@ def test_window_of_one_launch_is_not_checked(
 
 
 def test_large_launches_are_staged_in_pairs(
-    fork_server: ForkServer,
-    memory: HostMemory,
-    cache: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    fork_server: ForkServer, memory: HostMemory, cache: Path, tmp_path: Path
 ) -> None:
     recorded = RecordedMemory()
-    monkeypatch.setattr(staged_inputs, "MAX_BYTES", 1)
     with timer_of(HONEST, "cpp", fork_server, memory, cache, tmp_path) as timer:
-        staged_inputs.check(timer, recorded)
+        staged_inputs.check(timer, recorded, max_bytes=1)
     assert recorded.slots == [2]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -22,10 +22,24 @@ def forgetful() -> Iterator[None]:
         found.cache_clear()
 
 
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Put a program `nvidia-smi` on PATH that runs a line of a shell."""
+
+    def install(line: str) -> None:
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\n{line}\n")
+        program.chmod(0o755)
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return install
+
+
 def test_without_nvcc_the_judge_says_what_to_install(
     forgetful: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("CUDA_HOME", "/nowhere")
     with pytest.raises(Broken, match="install the CUDA toolkit"):
         nvcc.toolkit()
 
@@ -41,26 +55,23 @@ def test_without_nvcc_the_judge_says_what_to_install(
     ],
 )
 def test_the_architecture_is_the_devices_own(
-    said: str, chosen: str, expected: str, forgetful: None, monkeypatch: pytest.MonkeyPatch
+    said: str,
+    chosen: str,
+    expected: str,
+    forgetful: None,
+    smi: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def answer(argv: list[str], **options: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(argv, 0, said, "")
-
-    monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/usr/bin/{name}")
-    monkeypatch.setattr(subprocess, "run", answer)
+    smi(f"echo '{said.strip()}'")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("ARENA_CUDA_ARCH", chosen)
     assert nvcc.architecture() == expected
 
 
 def test_the_gpu_that_this_process_was_given_is_asked_for_alone(
-    forgetful: None, monkeypatch: pytest.MonkeyPatch
+    forgetful: None, smi: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def answer(argv: list[str], **options: object) -> subprocess.CompletedProcess[str]:
-        said = "8.0\n" if "--id=GPU-b" in argv else "9.0\n8.0\n"
-        return subprocess.CompletedProcess(argv, 0, said, "")
-
-    monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/usr/bin/{name}")
-    monkeypatch.setattr(subprocess, "run", answer)
+    smi('[ "$1" = --id=GPU-b ] && echo 8.0 || { echo 9.0; echo 8.0; }')
     monkeypatch.delenv("ARENA_CUDA_ARCH", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b")
     assert nvcc.architecture() == "sm_80"

@@ -194,27 +194,21 @@ def test_what_is_no_file_of_a_cache_is_left_behind(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_entries_are_kept_whole_while_there_is_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(triton_cache, "MAX_BYTES", 5)
+def test_entries_are_kept_whole_while_there_is_room(tmp_path: Path) -> None:
     for name in "abc":
         (tmp_path / "cache" / name).mkdir(parents=True)
         for kind in ("cubin", "json"):
             (tmp_path / "cache" / name / f"kernel.{kind}").write_bytes(b"1")
-    triton_cache.keep(tmp_path / "cache", tmp_path / "compiled")
+    triton_cache.keep(tmp_path / "cache", tmp_path / "compiled", max_bytes=5)
     assert sorted(path.name for path in (tmp_path / "compiled").iterdir()) == ["a", "b"]
     assert len(list((tmp_path / "compiled").glob("*/*"))) == 4
 
 
-def test_entries_without_bytes_take_room_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(triton_cache, "MAX_FILES", 5)
+def test_entries_without_bytes_take_room_too(tmp_path: Path) -> None:
     for number in range(9):
         (tmp_path / "cache" / str(number)).mkdir(parents=True)
         (tmp_path / "cache" / str(number) / "kernel.json").touch()
-    triton_cache.keep(tmp_path / "cache", tmp_path / "compiled")
+    triton_cache.keep(tmp_path / "cache", tmp_path / "compiled", max_files=5)
     assert len(list((tmp_path / "compiled").iterdir())) == 2
 
 

@@ -58,7 +58,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: len(machine.gpus))
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
     monkeypatch.setattr(torch.cuda, "device", machine.device)
-    monkeypatch.setattr(peaks_gpu, "_measure", machine.measure)
+    monkeypatch.setattr(peaks_gpu, "measured_peaks", machine.measure)
     return machine
 
 
@@ -163,17 +163,14 @@ def test_peak_is_the_fastest_of_several_products(
         precisions.append(torch.backends.cuda.matmul.allow_tf32)
         return x @ y
 
-    monkeypatch.setattr(peaks_gpu, "ON", "cpu")
-    monkeypatch.setattr(peaks_gpu, "COPY_BYTES", 1 << 10)
-    monkeypatch.setattr(peaks_gpu, "PRODUCTS", {"float32": 8, "int8": 32})
-    monkeypatch.setattr(peaks_gpu, "_best_seconds", seconds)
+    small = peaks_gpu.Sizes("cpu", 1 << 10, {"float32": 8, "int8": 32}, seconds)
     monkeypatch.setattr(torch, "mm", product)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     floats: list[torch.dtype] = []
     record = lambda x, *rest, **options: floats.append(x.dtype)  # noqa: E731
     monkeypatch.setattr(torch, "_scaled_mm", record)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
-    peaks = dict(peaks_gpu._measure(1 << 20))
+    peaks = dict(peaks_gpu.measured_peaks(1 << 20, small))
     assert floats == ([torch.float8_e4m3fn] if alike else [])
     assert precisions[:2] == [False, True] and not torch.backends.cuda.matmul.allow_tf32
     assert peaks["float32_tflops"] == pytest.approx(2 * 8**3 / (3 * 0.5) / 1e12)

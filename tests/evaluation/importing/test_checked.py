@@ -17,13 +17,14 @@ from evaluation.tasks.roundings import size_of_roundings
 
 @pytest.mark.parametrize(("value", "finite"), [(3.0, True), (1e38, False), (torch.inf, False)])
 def test_results_at_the_end_of_float32_are_not_finite(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float, finite: bool
+    tmp_path: Path, value: float, finite: bool
 ) -> None:
+    class OfOneResult(Checker):
+        def _exact(self, family: str, seed: int) -> tuple[torch.Tensor, ...]:
+            return (torch.tensor([1.0, -value], dtype=torch.float64),)
+
     written: Any = SimpleNamespace(has_infinities=False)
-    checker = Checker(written, tmp_path)
-    result = torch.tensor([1.0, -value], dtype=torch.float64)
-    monkeypatch.setattr(checker, "_exact", lambda family, seed: (result,))
-    assert checker._is_finite("nominal") is finite
+    assert OfOneResult(written, tmp_path)._is_finite("nominal") is finite
 
 
 @pytest.mark.parametrize(
@@ -32,32 +33,31 @@ def test_results_at_the_end_of_float32_are_not_finite(
 def test_cases_get_room_for_weights_and_are_small_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int, operations: float, chosen: int
 ) -> None:
-    checker = checker_of_weights(tmp_path, monkeypatch, least)
+    checker = checker_of_weights(tmp_path, least)
     monkeypatch.setattr(checked, "_operations", lambda operator: operations)
     checker._size()
     assert checker.written.case_mb == chosen
 
 
-def test_model_with_huge_weights_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checker = checker_of_weights(tmp_path, monkeypatch, least=500)
+def test_model_with_huge_weights_is_refused(tmp_path: Path) -> None:
+    checker = checker_of_weights(tmp_path, least=500)
     with pytest.raises(Unsupported, match="small enough for a CPU: needs 500 MB"):
         checker._size()
 
 
-def checker_of_weights(folder: Path, monkeypatch: pytest.MonkeyPatch, least: int) -> Checker:
+def checker_of_weights(folder: Path, least: int) -> Checker:
     """Return one whose task can be loaded with tensors of at least so many megabytes."""
+
+    class OfWeights(Checker):
+        def _write(self) -> None:
+            pass
+
+        def _operator(self, kind: str) -> Any:
+            if self.written.case_mb < least:
+                raise Unsupported(f"needs {least} MB")
+
     written: Any = SimpleNamespace(has_data=False, case_mb=0)
-    checker = Checker(written, folder)
-
-    def operator(kind: str) -> None:
-        if written.case_mb < least:
-            raise Unsupported(f"needs {least} MB")
-
-    monkeypatch.setattr(checker, "_write", lambda: None)
-    monkeypatch.setattr(checker, "_operator", operator)
-    return checker
+    return OfWeights(written, folder)
 
 
 def test_whole_numbers_may_be_rounded_only_where_they_are_made_of_floats() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -204,12 +205,30 @@ def test_the_words_of_hipcc_become_numbers() -> None:
     assert [(d.line, d.severity) for d in diagnostics] == [(7, "error")]
 
 
+@pytest.fixture
+def install_hipcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Put a hipcc of a version on PATH that compiles for all GPUs or none."""
+    found = (hipcc.compiler, hipcc.release, hipcc.knows, hipcc.architectures_here)
+
+    def install(version: str, code: int) -> None:
+        program = tmp_path / "hipcc"
+        program.write_text(
+            f'#!/bin/sh\n[ "$1" = --version ] && echo "HIP version: {version}" || exit {code}\n'
+        )
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        for each in found:
+            each.cache_clear()
+
+    yield install
+    for each in found:
+        each.cache_clear()
+
+
+@without_gpu
 @pytest.mark.usefixtures("everywhere")
-def test_flags_are_translated_for_hipcc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hipcc, "compiler", lambda: "/opt/rocm/bin/hipcc")
-    monkeypatch.setattr(hipcc, "release", lambda: "hipcc 6.4")
-    monkeypatch.setattr(hipcc, "architectures_here", lambda: ("gfx942",))
-    monkeypatch.setattr(hipcc, "knows", lambda arch: True)
+def test_flags_are_translated_for_hipcc(install_hipcc: Callable[..., None]) -> None:
+    install_hipcc("6.4", code=0)
     flags = ["--use_fast_math", "-maxrregcount=64", "-O2"]
     first, second, tried = hipcc.jobs(["a.hip"], flags, ["float32", "float16"], libraries=True)
     assert (first.arch, second.arch) == ("gfx942 float32", "gfx942 float16")
@@ -287,11 +306,10 @@ def test_where_only_hipcc_is_installed_it_builds_and_nothing_runs(
     assert {output.tool.split()[0] for output in built.compiler} == {"hipcc"}
 
 
+@without_gpu
 @pytest.mark.usefixtures("everywhere")
-def test_a_hipcc_that_knows_no_gpu_of_ours_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hipcc, "architectures_here", lambda: ())
-    monkeypatch.setattr(hipcc, "knows", lambda arch: False)
-    monkeypatch.setattr(hipcc, "release", lambda: "hipcc 4.0")
+def test_a_hipcc_that_knows_no_gpu_of_ours_says_so(install_hipcc: Callable[..., None]) -> None:
+    install_hipcc("4.0", code=1)
     with pytest.raises(Broken, match=r"hipcc 4\.0 compiles neither for gfx942 nor gfx90a"):
         hipcc.architecture()
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.repository import submission
-from evaluation.repository.submission import Unreadable, read
+from evaluation.repository.submission import MAX_BYTES, Unreadable, read
 from evaluation.repository.task import RepositoryTask
 
 
@@ -56,7 +55,7 @@ def replace(path: Path, target: str) -> None:
         (lambda c: replace(c / "more", "/etc"), "more must be a folder, and it is a link"),
         (lambda c: (c / "kernel.sh").write_bytes(b"a\xff"), "kernel.sh is not UTF-8: byte 1"),
         (
-            lambda c: (c / "kernel.sh").write_text("x" * (submission.MAX_BYTES + 1)),
+            lambda c: (c / "kernel.sh").write_text("x" * (MAX_BYTES + 1)),
             "kernel.sh has more than 1,000,000 bytes",
         ),
         (lambda c: [(c / "more/helper.sh").unlink(), (c / "kernel.sh").unlink()], "no editable"),
@@ -82,9 +81,6 @@ def test_read_ignores_changes_of_named_files(answer: RepositoryTask, copy: Path)
     assert set(read(answer, copy, {"bench.sh"})) == {"kernel.sh", "more/helper.sh"}
 
 
-def test_read_of_countless_files_is_refused(
-    answer: RepositoryTask, copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(submission, "MAX_WALKED", 5)
+def test_read_of_countless_files_is_refused(answer: RepositoryTask, copy: Path) -> None:
     with pytest.raises(Unreadable, match="more than 5 files"):
-        read(answer, copy)
+        read(answer, copy, max_walked=5)

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from evaluation.errors import RequestError, TaskError
-from evaluation.repository import task as tasks
 from evaluation.repository.brief import brief
-from evaluation.repository.task import find_task, load
+from evaluation.repository.task import Command, Limits, find_task, load
 from evaluation.tasks.spec import find_operators
 from tests.evaluation.repository.conftest import TOML, write
 
@@ -22,7 +21,7 @@ def test_load_returns_files_and_commands(tmp_path: Path) -> None:
         "bench.sh", "build.sh", "kernel.sh", "more/helper.sh", "tests/check.sh",
     )  # fmt: skip
     assert task.target_files == ("kernel.sh", "more/helper.sh")
-    assert task.commands["benchmark"] == tasks.Command(("sh", "bench.sh"), 2)
+    assert task.commands["benchmark"] == Command(("sh", "bench.sh"), 2)
 
 
 def test_hash_covers_files_and_modes(tmp_path: Path) -> None:
@@ -73,20 +72,16 @@ def test_repository_without_a_build_is_accepted(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_links_and_large_repositories_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_links_and_large_repositories_are_refused(tmp_path: Path) -> None:
     folder = write(tmp_path)
     (folder / "tests" / "data").symlink_to("/etc")
     with pytest.raises(TaskError, match="tests/data: not a regular file"):
         load(folder)
     (folder / "tests" / "data").unlink()
-    monkeypatch.setattr(tasks, "MAX_EDITABLE_BYTES", 20)
     with pytest.raises(TaskError, match="editable: 28 bytes of files; at most 20"):
-        load(folder)
-    monkeypatch.setattr(tasks, "MAX_FILES", 3)
+        load(folder, Limits(editable_bytes=20))
     with pytest.raises(TaskError, match="more than 3 files"):
-        load(folder)
+        load(folder, Limits(files=3))
 
 
 def test_unknown_task_names_those_that_there_are(tmp_path: Path) -> None:

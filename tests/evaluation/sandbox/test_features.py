@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.sandbox import features
-from evaluation.sandbox.features import isolation_features
+from evaluation.sandbox.features import isolation_features, tried_features
+from evaluation.sandbox.launch import run
 from evaluation.sandbox.policy import IsolationFeatures
 
 
@@ -22,28 +22,19 @@ def expected() -> IsolationFeatures:
 
 @pytest.mark.parametrize("status", ["CapEff:\t0\nUmask:\t0022", f"CapEff:\t{1 << 41:x}", ""])
 def test_features_without_capabilities_are_tried_one_by_one_without_other_users(
-    status: str, expected: IsolationFeatures, monkeypatch: pytest.MonkeyPatch
+    status: str, expected: IsolationFeatures
 ) -> None:
-    monkeypatch.setattr(Path, "read_text", lambda path: status)
-    assert isolation_features.__wrapped__() == expected
+    assert tried_features(status) == expected
 
 
-def test_features_with_a_private_umask_have_no_other_users(
-    expected: IsolationFeatures, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_features_with_a_private_umask_have_no_other_users(expected: IsolationFeatures) -> None:
     status = Path("/proc/self/status").read_text().replace("Umask:\t0022", "Umask:\t0077")
-    monkeypatch.setattr(Path, "read_text", lambda path: status)
-    assert isolation_features.__wrapped__() == expected
+    assert tried_features(status) == expected
 
 
-def test_features_where_one_does_not_work_are_the_others(
-    expected: IsolationFeatures, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = features.run
-    monkeypatch.setattr(Path, "read_text", lambda path: "CapEff:\t0")
-
+def test_features_where_one_does_not_work_are_the_others(expected: IsolationFeatures) -> None:
     def run_without_seccomp(argv, policy, **named):  # type: ignore[no-untyped-def]
         return run(["/bin/false"] if policy.features.seccomp else argv, policy, **named)
 
-    monkeypatch.setattr(features, "run", run_without_seccomp)
-    assert isolation_features.__wrapped__() == replace(expected, seccomp=False)
+    found = tried_features("CapEff:\t0", run_without_seccomp)
+    assert found == replace(expected, seccomp=False)

@@ -12,6 +12,7 @@ from evaluation.tasks.spec import Task
 from evaluation.tracks import builds
 
 HOUR = 3600
+ROOM = 35_000
 
 
 def kept(folder: Path, name: str, hours: float, done: bool = True, size: int = 10_000) -> Path:
@@ -27,22 +28,17 @@ def kept(folder: Path, name: str, hours: float, done: bool = True, size: int = 1
     return built
 
 
-@pytest.fixture(autouse=True)
-def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builds, "ROOM", 35_000)
-
-
 def test_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
     for name, hours in (("a", 5), ("b", 2), ("c", 9), ("d", 3)):
         kept(tmp_path, name, hours)
-    builds.make_room(tmp_path)
+    builds.make_room(tmp_path, ROOM)
     assert {path.name for path in tmp_path.iterdir()} == {"b", "d"}
 
 
 def test_what_may_be_in_use_stays_whatever_it_takes(tmp_path: Path) -> None:
     for name in "abc":
         kept(tmp_path, name, 0.5, size=100_000)
-    builds.make_room(tmp_path)
+    builds.make_room(tmp_path, ROOM)
     assert len(list(tmp_path.iterdir())) == 3
 
 
@@ -50,13 +46,13 @@ def test_a_build_under_way_stays_and_one_that_was_killed_goes(tmp_path: Path) ->
     kept(tmp_path, "building-now", 0.1, done=False)
     locked = kept(tmp_path, "building-killed", 2, done=False)
     (locked / "below").chmod(0)
-    builds.make_room(tmp_path)
+    builds.make_room(tmp_path, ROOM)
     assert {path.name for path in tmp_path.iterdir()} == {"building-now"}
 
 
 def test_a_small_cache_is_left_alone(tmp_path: Path) -> None:
     kept(tmp_path, "old", 10_000)
-    builds.make_room(tmp_path)
+    builds.make_room(tmp_path, ROOM)
     assert (tmp_path / "old" / builds.DONE).is_file()
 
 
