@@ -1,6 +1,7 @@
 #!/usr/bin/env python
 """Django's command line for the arena."""
 
+import io
 import os
 import sys
 
@@ -9,6 +10,8 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "arena.settings")
     if "--until-done" in sys.argv:  # works in this process: no server, no queue, no workers
         os.environ["ARENA_HEADLESS"] = "1"
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a pipe gets each line of progress at once
+        sys.stdout.reconfigure(line_buffering=True)
     from django.core.management import execute_from_command_line
     from django.db import OperationalError, ProgrammingError, connection
 

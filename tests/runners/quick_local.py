@@ -29,8 +29,7 @@ import django  # noqa: E402  (from here on libraries are absent)
 
 django.setup()
 
-from django.core.management import execute_from_command_line  # noqa: E402
-
+import manage  # noqa: E402
 from arena.catalog.services import SyncReport  # noqa: E402
 from evaluation.devices import cores  # noqa: E402
 from runners import local  # noqa: E402
@@ -44,4 +43,4 @@ worker.IDLE_POLL_MS = 50
 worker.POLL_SECONDS = 0.5
 cores.MIN_CORES = 1  # machines that run tests have few
 local.sync = SyncReport
-execute_from_command_line(sys.argv)
+manage.main()

@@ -31,12 +31,22 @@ ONCE = PLAN.replace("repeats = 2", "repeats = 1")
 class Box(House):
     """A machine with a checkout and a catalog, and nothing that runs."""
 
+    begun: subprocess.Popen[str] | None = None
+
     def begin(self, *words: str) -> subprocess.Popen[str]:
+        """Start an experiment, whose lines must come without help of the environment."""
         command = [sys.executable, str(QUICK), "experiment", str(self.plan), "--until-done", *words]
-        return subprocess.Popen(
-            command, env=self.env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True,
-        )  # fmt: skip
+        env = {name: value for name, value in self.env.items() if name != "PYTHONUNBUFFERED"}
+        self.begun = subprocess.Popen(
+            command, env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        return self.begun
+
+    def close(self) -> None:
+        if self.begun is not None and self.begun.poll() is None:  # its test failed
+            self.begun.kill()
+            self.begun.wait()
+        super().close()
 
     def work_off(self, *words: str) -> tuple[int, str]:
         process = self.begin(*words)
