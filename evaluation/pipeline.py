@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -193,7 +194,8 @@ def _session_starter(
         fork_server.prepare("triton")
     session_stack = stack.enter_context(ExitStack())  # closed after the thread has ended
     executor = stack.enter_context(ThreadPoolExecutor(1, "prepare"))
-    prepared = executor.submit(_prepare, request, session_stack, seconds, fork_server)
+    run = copy_context().run  # with the host of the task's code
+    prepared = executor.submit(run, _prepare, request, session_stack, seconds, fork_server)
 
     def start(candidate: Build) -> MeasurementSession:
         try:

@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -226,7 +227,10 @@ class _TaskJudge:
         isolation_features()  # detected once, before threads need them
         workers = min(MAX_BUILDS, len(os.sched_getaffinity(0)))
         with ThreadPoolExecutor(workers, "build") as pool:
-            builds = [pool.submit(self._build, example) for _, example in chosen]
+            # Each with the host of the task's code, which is that of this thread.
+            builds = [
+                pool.submit(copy_context().run, self._build, example) for _, example in chosen
+            ]
             for (role, example), trial in zip(chosen, builds, strict=True):
                 yield self._attempt(role, example, trial)
 

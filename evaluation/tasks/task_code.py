@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evaluation.errors import Broken
@@ -78,36 +79,37 @@ class TaskCode(Protocol):
 
 Host = Callable[[Any, "torch.device | None"], TaskCode]
 """Returns the code of an operator, for tensors on a device; for numbers alone without one."""
-_hosts: list[Host] = []
-_runs_here = False
+_host: ContextVar[Host | None] = ContextVar("host of task code", default=None)
+"""That of this thread: several threads may judge or build, each with a host of its own."""
+_host_here: Host | None = None
+"""That of a process which loads the code itself."""
 
 
 def code_of(operator: Any, device: torch.device | None = None) -> TaskCode:
     """Return the code of an operator by the host. Raises Broken where there is none."""
-    if not _hosts:
+    host = _host.get() or _host_here
+    if host is None:
         raise Broken("the code of a task needs a process of its own, and there is none")
-    return _hosts[-1](operator, device)
+    return host(operator, device)
 
 
 @contextmanager
 def hosted(host: Host) -> Iterator[None]:
-    """Run the code of tasks by `host` meanwhile."""
-    _hosts.append(host)
+    """Run the code of tasks by `host` meanwhile, in this thread and where its context is copied."""
+    token = _host.set(host)
     try:
         yield
     finally:
-        _hosts.remove(host)
+        _host.reset(token)
 
 
 def host_here(host: Host) -> None:
     """Run the code of tasks by `host`, in this process (see `loaded_code.run_here`)."""
-    global _runs_here
-    if not _runs_here:
-        _runs_here = True
-        _hosts.insert(0, host)
+    global _host_here
+    _host_here = _host_here or host
 
 
 def require_here() -> None:
     """Require that this process may load the code of tasks. Raises Broken."""
-    if not _runs_here:
+    if _host_here is None:
         raise Broken("the code of a task does not run in the judge's process")
