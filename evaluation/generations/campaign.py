@@ -145,7 +145,7 @@ def is_final(record: records.Record, again: bool = False) -> bool:
     if judged["status"] == "inconclusive":
         return not again and judged["reason"] != Reason.MACHINE_BUSY
     if judged["status"] == NOT_JUDGED:
-        return not again and judged["reason"] in (verdicts.TIMEOUT, NO_TASK)
+        return not again and judged["reason"] == verdicts.TIMEOUT  # a task may be there now
     return True
 
 

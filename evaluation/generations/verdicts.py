@@ -35,6 +35,7 @@ AGAINST_RULES = frozenset({Reason.INPUT_MUTATED, Reason.ALIASED_OUTPUT, Reason.S
 NOT_JUDGED = "not_judged"
 TIMEOUT = "OVER_TIME_LIMIT"
 """Reason of a verdict that took too long; not that of a candidate that did."""
+_FRAME = '  File "'
 _ROOTS = re.compile(r"(?:/[\w.+-]+){2,}/(?=[\w.+-])")
 
 
@@ -169,6 +170,11 @@ def _message(report: Report) -> str:
 
 
 def clean(message: str) -> str:
-    """Return a message of one line, without folders of the machine, cut to its length."""
+    """Return a message of one line, without folders of the machine, cut to its length.
+
+    Of a traceback it is the last line, which names the error.
+    """
+    if _FRAME in message:
+        message = message.strip().splitlines()[-1]
     line = " ".join(printable(message).split())
     return _ROOTS.sub("", line)[:MAX_MESSAGE]

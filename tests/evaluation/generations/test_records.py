@@ -57,6 +57,8 @@ def test_message_is_one_line_without_folders_and_short() -> None:
     assert clean("in /tmp/build-1/x/kb.py:3:\n  bad\x07") == (
         "in kb.py:3: bad\N{REPLACEMENT CHARACTER}"
     )
+    trace = 'ran: Traceback:\n  File "/x/y/kb.py", line 3, in forward\n    a\nValueError: no /x/y/z'
+    assert clean(trace) == "ValueError: no z"
     assert len(clean("a" * 1000)) == records.MAX_MESSAGE
 
 
@@ -68,7 +70,7 @@ def test_only_what_has_no_verdict_is_judged_once_more() -> None:
         ("passed", "", True, True),
         ("wrong", "WRONG_VALUES", True, True),
         ("not_judged", "JUDGE_ERROR", False, False),
-        ("not_judged", "NO_TASK", True, False),
+        ("not_judged", "NO_TASK", False, False),
         ("not_judged", TIMEOUT, True, False),
         ("inconclusive", "MACHINE_BUSY", False, False),
         ("inconclusive", "FASTER_THAN_ROOFLINE", True, False),
