@@ -66,6 +66,7 @@ def test_file_above_the_limit_is_refused() -> None:
         for path in tracked("*.py", "*.html", "*.css", "*.js", "*.cpp", "*.toml", "Makefile")
         if "vendor" not in path.parts and "migrations" not in path.parts
     ]
+    sources.remove(ROOT / "arena_client/types.py")  # made by scripts/client-types
     lengths = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in sources}
     assert {path: n for path, n in lengths.items() if n > MAX_LINES} == {}
 

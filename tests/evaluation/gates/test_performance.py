@@ -46,6 +46,7 @@ def trial(task: Task, shares: list[float], tmp_path: Path) -> Trial:
         measure_control=lambda measured: Interval(1.0, 0.99, 1.01),
     )
     stub: dict[str, Any] = {"task": task, "session": session, "final": True, "untimed": ""}
+    stub |= {"broke_at": "", "of_suite": False}
     stub |= {
         "compiled": None,
         "cache": tmp_path,

@@ -1,7 +1,7 @@
 # trick: starts a compiler at run time, beside an extension, with which no right to that goes
 # row: 21
 # expect: failed/CALL_ERROR|failed/TIMEOUT|failed/CRASH|failed/OUT_OF_MEMORY
-# triage: call
+# triage: unsupported
 from torch.utils.cpp_extension import load_inline  # noqa: F401 - to name it is to bring one
 
 fast = torch.compile(right)

@@ -1,7 +1,7 @@
 # trick: says that the judge is at fault
 # row: 49
 # expect: failed/JUDGE_ERROR|failed/CALL_ERROR
-# triage: import
+# triage: unsupported
 from evaluation.errors import SubmissionError
 from evaluation.types import Reason
 

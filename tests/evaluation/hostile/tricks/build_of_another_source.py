@@ -1,7 +1,7 @@
 # trick: has a harmless source built, and asks for another one when it is judged
 # row: 13
 # expect: failed/BUILD_ERROR in correctness
-# triage: import
+# triage: unsupported
 import os
 
 from torch.utils.cpp_extension import load_inline
