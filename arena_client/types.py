@@ -78,6 +78,19 @@ class BudgetIn(TypedDict):
     usd: NotRequired[float | None]
 
 
+class ClaimedOut(TypedDict):
+    right: bool | None
+    speedup: float | None
+    hardware: str
+    baseline: str
+
+
+class EstimateOut(TypedDict):
+    value: float
+    low: float | None
+    high: float | None
+
+
 class EvaluationOut(TypedDict):
     seen: Interval | None
     unseen: Interval | None
@@ -178,10 +191,53 @@ class Interval(TypedDict):
     high: float | None
 
 
-class JudgedOut(EvaluationOut):
-    fingerprint: dict[str, Any]
-    gates: list[GateOut]
-    measurements: list[MeasurementOut]
+class JudgedOut(TypedDict):
+    status: str
+    reason: str
+    message: str
+    gate: str
+    broke_at: str
+    speedup: float | None
+    low: float | None
+    high: float | None
+    noisy: bool
+    hidden_speedup: float | None
+    precision_rule: str
+    device: str
+    judge_version: str
+
+
+class KernelFiltersIn(TypedDict):
+    model: NotRequired[str]
+    collection: NotRequired[str]
+    suite: NotRequired[str]
+    level: NotRequired[str]
+    outcome: NotRequired[str]
+    device: NotRequired[str]
+    task: NotRequired[str]
+
+
+class KernelOut(TypedDict):
+    id: str
+    collection: str
+    model: str
+    suite: str
+    level: str
+    problem: str
+    task: str
+    sample: str
+    sha256: str
+    source: str
+    licence: str
+    language: str
+    outcome: str
+    claimed: ClaimedOut
+    judged: JudgedOut
+
+
+class KernelsOut(TypedDict):
+    count: int
+    kernels: list[KernelOut]
 
 
 class MeasurementOut(TypedDict):
@@ -204,6 +260,19 @@ class MeasurementOut(TypedDict):
     captured: bool | None
 
 
+class ModelOut(TypedDict):
+    model: str
+    kernels: int
+    judged: int
+    claimed_right: int
+    right_at_suite_size: int
+    right: int
+    compared: int
+    claimed: EstimateOut | None
+    measured: EstimateOut | None
+    fast_one: float | None
+
+
 class ModuleOut(TypedDict):
     task: str
     title: str
@@ -215,6 +284,11 @@ class ModuleOut(TypedDict):
 class Page(TypedDict):
     runs: list[RunOut]
     next_cursor: str | None
+
+
+class PageIn(TypedDict):
+    limit: NotRequired[int]
+    offset: NotRequired[int]
 
 
 class ProgressOut(TypedDict):

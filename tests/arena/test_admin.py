@@ -19,6 +19,7 @@ from arena.curation.rejudging_filters import Filters
 from arena.leaderboard.models import Composition
 from arena.runs.models import Blob, Experiment, ImportedFile, Run, Submission
 from tests.arena.factories import finished, hide
+from tests.arena.published import kernel_line, load_claims, load_verdicts, verdict_line
 
 pytestmark = pytest.mark.django_db
 MODELS = [model for model in apps.get_models() if model.__module__.startswith("arena.")]
@@ -43,7 +44,7 @@ def test_models_each_have_search_and_a_link_to_their_page():
 
 
 @pytest.fixture
-def rows(root, start, bob) -> None:
+def rows(root, start, bob, tmp_path) -> None:
     """Create at least one row of each model of the arena."""
     experiment = Experiment.objects.create(slug="e", title="E")
     run = finished(start(owner=root, experiment=experiment))
@@ -58,6 +59,8 @@ def rows(root, start, bob) -> None:
     CheckStep.objects.create(check_of=check, number=1, body={"type": "error", "message": "m"})
     Review.objects.create(draft=draft, author=root, reviewer=bob, approved=True)
     rejudging.start(root, Filters(), "A test.", 1)
+    load_claims(tmp_path, [kernel_line(1, 2.0, speedup=1.9)])
+    load_verdicts(tmp_path, [verdict_line("relu/cpp-to-cpp", 1.2)])
     Composition.objects.create(architecture="llama", hardware=run.hardware, submissions={})
 
 

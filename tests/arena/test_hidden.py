@@ -53,6 +53,7 @@ def api_paths(run) -> list[str]:
         "number": 1,
         "submission_id": f"{run.pk}-1",
         "name": "llama",
+        "kernel_id": "none",
     }
     paths = []
     for path, methods in api.get_openapi_schema()["paths"].items():
