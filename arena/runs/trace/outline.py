@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from django.db.models import Q, QuerySet
 
-from arena.runs.models import Event
+from arena.runs.models import Evaluation, Event
 from arena.runs.trace.timeline import Entry, latest, span_of
 
 MAX_ROWS = 120
@@ -49,6 +49,7 @@ class Stop:
     duration_ms: float | None = None
     tokens: int | None = None
     speedup: float | None = None
+    noisy: bool = False
     verdict: str = ""
     """Of a round that did not pass."""
     reason: str = ""
@@ -159,6 +160,13 @@ def _with_verdicts(
     }
     metrics = events.filter(kind="metric", body__name="speedup", span__in=list(spans.values()))
     speedups = dict(metrics.order_by("seq").values_list("span", "body__value"))
+    noisy = set(
+        Evaluation.objects.filter(
+            submission__run__in={entry.event.run_id for entry in entries},
+            submission__round__in=judged,
+            noisy=True,
+        ).values_list("submission__round", "scope")
+    )
     found = []
     for stop in stops:
         scope = {"round": "round", "final": "final"}.get(stop.kind, "")
@@ -170,6 +178,7 @@ def _with_verdicts(
                 stop,
                 duration_ms=at - stop.at,
                 speedup=speedups.get(span),
+                noisy=(numbers[stop.seq], scope) in noisy,
                 verdict=failed,
                 reason=reason if failed else "",
             )
