@@ -2,7 +2,8 @@
 
 A suite constructs `ModelNew(*get_init_inputs())` and the problem's `Model` after the same seed, and
 calls both on the inputs alone. So equal weights need no equal names; where a name and a shape are
-those of the problem's module, its weight is copied in any case.
+those of the problem's module, its weight is copied in any case. Weights keep the dtype that its
+constructor gave them: a module may compute in half precision inside.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def constructed(
                 own[path].copy_(slot[name])
     dtypes = {slot[name].dtype for name in call["parameters"]}
     device = next(value.device for value in slot.values() if torch.is_tensor(value))
-    return module.to(device, *dtypes) if len(dtypes) == 1 else module.to(device)
+    # Of the dtypes that the constructor chose none is replaced, where it could choose one.
+    given = dtypes - {torch.float32}
+    return module.to(device, *given) if len(dtypes) == len(given) == 1 else module.to(device)
 
 
 def accepts(function: Callable[..., Any], *positional: Any, **named: Any) -> bool:

@@ -126,6 +126,19 @@ class ModelNew(torch.nn.Module):
     def forward(self, x):
         return self.norm(self.linear(x))
 """
+IN_HALF = """\
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, fan_in, fan_out):
+        super().__init__()
+        self.linear = torch.nn.Linear(fan_in, fan_out).half()
+        self.norm = torch.nn.LayerNorm(fan_out)
+
+    def forward(self, x):
+        return self.norm(self.linear(x.half()).float())
+"""
 A_FUNCTION = """\
 import torch
 
@@ -197,7 +210,7 @@ def test_own_module_of_a_problem_is_right(imported: Path, number: int, tmp_path:
     assert largest_error(task_of(imported, name), source, tmp_path / "candidate") <= 1
 
 
-@pytest.mark.parametrize("source", [OTHER_NAMES, OTHER_ORDER, A_FUNCTION])
+@pytest.mark.parametrize("source", [OTHER_NAMES, OTHER_ORDER, IN_HALF, A_FUNCTION])
 def test_weights_are_bound_by_seed_by_name_and_as_arguments(
     imported: Path, source: str, tmp_path: Path
 ) -> None:
@@ -228,6 +241,11 @@ def test_weights_follow_from_the_seed_of_a_verdict(imported: Path) -> None:
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
     assert not torch.equal(*unseeded)
+
+
+def test_operations_of_an_imported_problem_bound_no_time(imported: Path, task: Task) -> None:
+    assert task_of(imported, LINEAR).operator.least_operations(2e9) == 0
+    assert task.operator.least_operations(2e9) == 2e9
 
 
 def test_changed_weights_are_found(imported: Path) -> None:
