@@ -310,6 +310,7 @@ class MeasurementSession:
         unit = code.unit(case)
         if self.operator.precision == TF32 and TF32_LIKE in self.device.peaks:
             unit, flops = "bfloat16", 2 * flops  # tensor cores are half as fast in TensorFloat-32
+        flops = self.operator.least_operations(flops)
         return self.device.roofline_seconds(moved, flops, working_set, unit) * 1e9
 
     def _ring(self, case: Case, slots: int) -> BufferRing:

@@ -146,6 +146,14 @@ class Operator:
         """Return the number of elements of all tensors of a call, which orders and bounds cases."""
         return elements(self.arguments, case)
 
+    def least_operations(self, counted: float) -> float:
+        """Return the operations that no implementation can do without, of those counted.
+
+        Of an imported problem there are none: its reference counts as it is written, and an honest
+        kernel may need far fewer. A product with `diag(a)` is counted as one of dense matrices.
+        """
+        return 0.0 if self.source else counted
+
     def code(self, device: torch.device | None = None) -> TaskCode:
         """Return the task's code, for tensors on a device; for numbers alone without one."""
         return code_of(self, device)
