@@ -22,31 +22,31 @@ MAX_FOLDERS, MAX_BYTES = 4, 1 << 30
 """Limits on what is kept: a folder for each state of that code, such as of a few branches."""
 
 
-def folder() -> Path:
-    """Return the folder of builds by this checkout and compiler."""
-    digest = hashlib.sha256(native.compiler_version().encode())
+def name_of(checkout: Path, compiler: str) -> str:
+    """Return the name of the folder of builds by a checkout and a compiler."""
+    digest = hashlib.sha256(compiler.encode())
     for name in BUILDERS:
-        path = ROOT / "evaluation" / name
+        path = checkout / "evaluation" / name
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file() and file.suffix != ".pyc":
-                digest.update(f"\0{file.relative_to(ROOT)}\0".encode() + file.read_bytes())
-    return BUILDS / digest.hexdigest()[:20]
+                digest.update(f"\0{file.relative_to(checkout)}\0".encode() + file.read_bytes())
+    return digest.hexdigest()[:20]
 
 
-def link(cache: Path) -> None:
-    """Let the judge find and keep its builds of a cache in this folder."""
-    kept = folder()
+def link(cache: Path, builds: Path = BUILDS) -> None:
+    """Let the judge find and keep its builds of a cache in a folder of `builds`."""
+    kept = builds / name_of(ROOT, native.compiler_version())
     kept.mkdir(parents=True, exist_ok=True)
     kept.touch()
     (cache / "builds").symlink_to(kept)
 
 
-def make_room() -> None:
+def make_room(builds: Path = BUILDS, max_bytes: int = MAX_BYTES) -> None:
     """Remove the folders of earlier states, and what would take too much room."""
-    if not BUILDS.is_dir():
+    if not builds.is_dir():
         return
-    room = MAX_BYTES
-    latest_first = sorted(BUILDS.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    room = max_bytes
+    latest_first = sorted(builds.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
     for number, path in enumerate(latest_first):
         room -= size(path)
         if number >= MAX_FOLDERS or room < 0:

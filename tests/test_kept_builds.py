@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.building import native
 from evaluation.languages.cpp import Cpp
 from evaluation.tracks.builds import build
 from evaluation.tracks.load import load_task
@@ -17,53 +16,44 @@ OPERATORS = Path(__file__).parent / "evaluation" / "operators"
 SOURCE = '#include "scaled.h"\nextern "C" int scaled(const scaled_args* args) { return 0; }\n'
 
 
-@pytest.fixture(autouse=True)
-def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "test-builds"
-    monkeypatch.setattr(kept_builds, "BUILDS", folder)
-    return folder
+@pytest.fixture
+def builds(tmp_path: Path) -> Path:
+    return tmp_path / "test-builds"
 
 
 def test_source_is_compiled_once_for_two_caches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = load_task(OPERATORS, "scaled", "cpp-to-cpp")
     found = []
     for name in ("first", "second"):
         (cache := tmp_path / name).mkdir()
-        kept_builds.link(cache)
+        kept_builds.link(cache, builds)
         found.append(build(task, "cpp", {"scaled.cpp": SOURCE}, cache).folder.resolve())
         monkeypatch.setattr(Cpp, "build", None)
     assert found[0] == found[1] and (found[0] / "kernel.so").is_file()
 
 
-def test_another_compiler_or_builder_has_a_folder_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folders = [kept_builds.folder()]
-    monkeypatch.setattr(native, "compiler_version", lambda: "g++ 99")
-    folders.append(kept_builds.folder())
+def test_another_compiler_or_builder_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    checkout = kept_builds.ROOT
+    names = [kept_builds.name_of(checkout, compiler) for compiler in ("g++ 98", "g++ 99")]
     evaluation = tmp_path / "evaluation"
-    evaluation.symlink_to(kept_builds.ROOT / "evaluation")
-    monkeypatch.setattr(kept_builds, "ROOT", tmp_path)
-    assert kept_builds.folder() == folders[-1]
+    evaluation.symlink_to(checkout / "evaluation")
+    assert kept_builds.name_of(tmp_path, "g++ 99") == names[-1]
     evaluation.unlink()
     (evaluation / "building").mkdir(parents=True)
     for name in ("errors.py", "types.py", "building/native.py"):
         (evaluation / name).write_text("changed")
-    folders.append(kept_builds.folder())
-    assert len(set(folders)) == 3
+    names.append(kept_builds.name_of(tmp_path, "g++ 99"))
+    assert len(set(names)) == 3
 
 
-def test_earlier_folders_and_what_takes_too_much_room_are_removed(
-    builds: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_earlier_folders_and_what_takes_too_much_room_are_removed(builds: Path) -> None:
     for number in range(6):
         (builds / str(number)).mkdir(parents=True)
         (builds / str(number) / "kernel.so").write_bytes(b"x" * 10_000)
         os.utime(builds / str(number), (number, number))
-    kept_builds.make_room()
+    kept_builds.make_room(builds)
     assert sorted(path.name for path in builds.iterdir()) == ["2", "3", "4", "5"]
-    monkeypatch.setattr(kept_builds, "MAX_BYTES", 25_000)
-    kept_builds.make_room()
+    kept_builds.make_room(builds, 25_000)
     assert sorted(path.name for path in builds.iterdir()) == ["4", "5"]

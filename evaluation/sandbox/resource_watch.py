@@ -10,7 +10,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from evaluation.sandbox import procfs, untrusted_files
@@ -119,7 +119,7 @@ def measure(root: int, folders: Sequence[str], limits: ResourceUsage) -> Resourc
         if first_excess(usage, limits):
             break
     else:
-        usage.memory_bytes = _memory_bytes(pids, limits.memory_bytes)
+        usage.memory_bytes = memory_bytes(pids, limits.memory_bytes)
     for folder in () if first_excess(usage, limits) else folders:
         for length, status in _walk(folder):
             usage.files += 1
@@ -130,18 +130,23 @@ def measure(root: int, folders: Sequence[str], limits: ResourceUsage) -> Resourc
     return usage
 
 
-def _memory_bytes(pids: Sequence[int], limit: int) -> int:
+def memory_bytes(
+    pids: Sequence[int],
+    limit: int,
+    whole: Callable[[int], int] = procfs.anonymous_bytes,
+    share: Callable[[int], int] = procfs.anonymous_share_bytes,
+) -> int:
     """Return the memory of these processes.
 
     Shared memory counts for each process, unless that sum exceeds the limit.
     """
-    held = {pid: procfs.anonymous_bytes(pid) for pid in pids}
+    held = {pid: whole(pid) for pid in pids}
     total, deadline = sum(held.values()), time.thread_time() + MAX_SHARE_SECONDS
     for pid in pids:
         if total <= limit or time.thread_time() > deadline:
             break
         # A process that ended meanwhile holds nothing any more.
-        total -= held[pid] - (procfs.anonymous_share_bytes(pid) or procfs.anonymous_bytes(pid))
+        total -= held[pid] - (share(pid) or whole(pid))
     return total
 
 

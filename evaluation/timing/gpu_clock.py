@@ -58,6 +58,7 @@ class GpuClock:
         marked: str = "",
         moments: Sequence[Moment] = (),
         expected_ns: float = 0.0,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         """Choose the sampled places of `launches` launches, two or more, from slot `first` on.
 
@@ -85,7 +86,8 @@ class GpuClock:
         """Whether a launch was not timed because the judge's sampling was interrupted."""
         self._step = 0.0
         """Most nanoseconds between two samples of a place."""
-        self._made = float(time.perf_counter_ns())
+        self._now_ns = now_ns
+        self._made = float(now_ns())
 
     def __call__(self, completed: Callable[[], bool]) -> None:
         """Sample until the window is completed.
@@ -93,16 +95,17 @@ class GpuClock:
         One place is read at a time: of two in one read, the second would be microseconds older. A
         value in the first sample may be as old as the request.
         """
-        begun = float(time.perf_counter_ns())
+        now_ns = self._now_ns
+        begun = float(now_ns())
         before = [self._made, self._made]
         for turn in itertools.count():
             last = completed() or min(before) > begun + MAX_SECONDS * 1e9
             awaited = int(len(self._seen[0]) > 1)
             seldom = (1 - awaited,) if last or turn % SELDOM == 0 else ()
             for place in (awaited, *seldom):
-                started = time.perf_counter_ns()
+                started = now_ns()
                 value = self._readers[place]()
-                now = (started + time.perf_counter_ns()) / 2
+                now = (started + now_ns()) / 2
                 seen = self._seen[place]
                 if value != seen[-1][1]:  # written between the last sample and this one
                     seen.append(((before[place] + now) / 2, value, (now - before[place]) / 2))
@@ -115,7 +118,7 @@ class GpuClock:
             if self._moments and self._moments[-1][0] < share < LATEST:
                 self._moments.pop()[1]()  # one at a time: the places are sampled between two
 
-    def launch_ns(self) -> float | None:
+    def launch_ns(self, blur_ns: float = BLUR_NS) -> float | None:
         """Return the nanoseconds of one launch, once the window is over.
 
         It is None where a place was not written by then, changed afterwards, or was sampled rarely.
@@ -131,7 +134,7 @@ class GpuClock:
         if begun - first[1][0] > LATE * each + self._step:
             begun, _, off = first[1]
             each = (ended - begun) / (self._launches - 1)
-        self.blurred = off + by > max(BLUR_NS, BLUR_SHARE * (ended - begun))
+        self.blurred = off + by > max(blur_ns, BLUR_SHARE * (ended - begun))
         return each if each > 0 and not self.blurred else None
 
 

@@ -75,6 +75,8 @@ class WindowTimer:
     processor, is timed from the go token to the completion.
     """
 
+    min_checked = MIN_CHECKED
+
     def __init__(
         self,
         process: ProcessHandle,
@@ -225,7 +227,7 @@ class WindowTimer:
         if each is None:
             return 1
         share = CHECK_SECONDS[device] / each
-        drawn = secrets.SystemRandom().random() < max(share, MIN_CHECKED)
+        drawn = secrets.SystemRandom().random() < max(share, self.min_checked)
         return max(int(share), int(drawn))
 
     def _gpu_clock(self, first: int, observation: Observation) -> GpuClock | None:

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -96,7 +96,7 @@ def _consumer(duty: Duty) -> Consumer:
     return consumer
 
 
-def poll(*duties: Duty) -> None:
+def poll(*duties: Duty, reap: Callable[[], int] = runs.reap) -> None:
     """Send heartbeats and reap; any failure is logged, and the next call tries again."""
     try:
         with database_errors_logged():
@@ -110,7 +110,7 @@ def poll(*duties: Duty) -> None:
                         hardware=duty.hardware,
                         capabilities=found,
                     )
-            if count := runs.reap() + _advance_rest(duties):
+            if count := reap() + _advance_rest(duties):
                 logger.info("reaped or sent again: %s", count)
     except Exception:  # a worker that ends takes along all that it works on
         logger.exception("the reaper failed")

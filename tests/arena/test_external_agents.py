@@ -12,11 +12,13 @@ from django.utils import timezone
 
 from arena.accounts.models import ApiToken
 from arena.catalog.models import Agent
+from arena.errors import TooLarge
 from arena.leaderboard.boards import board
 from arena.leaderboard.filters import Filters
 from arena.runs import services
 from arena.runs.models import Evaluation, Run
 from arena.runs.services import external
+from arena.runs.services.external import ROOM, Room
 from tests.arena.factories import LEASE, judge, report
 
 pytestmark = pytest.mark.django_db
@@ -130,16 +132,17 @@ def test_event_that_an_agent_may_not_record_refuses_its_batch(caller, event, wor
     assert texts(run) == []
 
 
-def test_event_batches_are_bounded(caller, monkeypatch):
+def test_event_batches_are_bounded(caller, alice):
     run = caller.start()
     assert caller.send(run, 1, *["x"] * 501).status_code == 422
-    monkeypatch.setattr(external, "MAX_EVENTS", 2)
     assert caller.send(run, 1, "a", "b").status_code == 200
-    assert caller.send(run, 3, "c").status_code == 413
-    monkeypatch.setattr(external, "MAX_EVENTS", 10)
-    monkeypatch.setattr(external, "MAX_BYTES", 200)
-    assert caller.send(run, 3, "c" * 200).status_code == 413
+    for text, room in (("c", Room(events=2)), ("c" * 200, Room(bytes=200))):
+        events = [{"kind": "log", "body": {"text": text}}]
+        with pytest.raises(TooLarge):
+            external.ingest(Run.objects.get(pk=run), alice, 3, events, room)
     assert texts(run) == ["a", "b"]
+    Run.objects.filter(pk=run).update(received_bytes=ROOM.bytes)
+    assert caller.send(run, 3, "c").status_code == 413
 
 
 def test_start_of_an_external_run_needs_the_scope(client, alice):

@@ -44,10 +44,19 @@ SILENCE = timedelta(minutes=5)
 PRODUCER = "external"
 MAX_BATCH = 500
 """Events of one request."""
-MAX_EVENTS, MAX_BYTES = 20_000, 64 << 20
-"""Limits of one run."""
 LIMITS = ("rounds", "seconds", "tokens", "usd")
 """Budgets that are kept here; turns are the agent's own matter."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Limits on what one run records."""
+
+    events: int = 20_000
+    bytes: int = 64 << 20
+
+
+ROOM = Room()
 
 
 @dataclass(frozen=True)
@@ -102,7 +111,13 @@ def start_external_run(
     return run
 
 
-def ingest(run: Run, user: User, first: int, events: Sequence[Mapping[str, Any]]) -> Progress:
+def ingest(
+    run: Run,
+    user: User,
+    first: int,
+    events: Sequence[Mapping[str, Any]],
+    room: Room = ROOM,
+) -> Progress:
     """Record events that are numbered from `first` on; those that are stored already are skipped.
 
     No event keeps the run alive. Either all of a batch is stored or nothing.
@@ -117,7 +132,7 @@ def ingest(run: Run, user: User, first: int, events: Sequence[Mapping[str, Any]]
     except (BadEvent, TypeError) as error:
         raise Invalid(str(error), "Nothing of this batch was stored.") from error
     known = max(_expected(run) - first, 0)
-    _check_room(run, first + known, drafts[known:], size)
+    _check_room(run, first + known, drafts[known:], size, room)
     prepared = prepare(drafts[known:])  # before the lock, for which others would wait
     with transaction.atomic():
         locked = _running(run)
@@ -126,7 +141,7 @@ def ingest(run: Run, user: User, first: int, events: Sequence[Mapping[str, Any]]
             raise Gap(f"Event {expected} is missing.", expected)
         new = prepared[max(expected - first, 0) - known :]
         if new:
-            _check_room(locked, expected, new, size)
+            _check_room(locked, expected, new, size, room)
             record_prepared(run.pk, new, producer=PRODUCER)
             Run.objects.filter(pk=run.pk).update(received_bytes=F("received_bytes") + size)
         Run.objects.filter(pk=run.pk).update(heartbeat_at=timezone.now())
@@ -134,11 +149,11 @@ def ingest(run: Run, user: User, first: int, events: Sequence[Mapping[str, Any]]
     return progress(run)
 
 
-def _check_room(run: Run, first: int, new: Sequence[object], size: int) -> None:
+def _check_room(run: Run, first: int, new: Sequence[object], size: int, room: Room) -> None:
     """Raise `TooLarge` if new events, numbered from `first` on, exceed the limits of a run."""
-    if new and (first - 1 + len(new) > MAX_EVENTS or run.received_bytes + size > MAX_BYTES):
+    if new and (first - 1 + len(new) > room.events or run.received_bytes + size > room.bytes):
         raise TooLarge(
-            f"A run takes {MAX_EVENTS:,} events and {MAX_BYTES >> 20} MiB.",
+            f"A run takes {room.events:,} events and {room.bytes >> 20} MiB.",
             "Finish it, or go on without events.",
         )
 

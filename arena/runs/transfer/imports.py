@@ -47,10 +47,17 @@ from arena.runs.transfer.columns import Cuts, MetricDetail, Object, Refused, col
 PRODUCER = "import"
 MAX_DIGITS = 20
 """Of a whole number: a seed of 64 bits and a sign."""
-MAX_LINES = 100_000
 MAX_PLAN_BYTES = 256 << 10
 MAX_REFUSAL_CHARACTERS = 500
 RUN_ID = re.compile(r"[0-9a-z]{12}")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one file of results."""
+
+    lines: int = 100_000
+    line_bytes: int = results.MAX_LINE_BYTES
 
 
 @dataclass
@@ -66,7 +73,7 @@ class Imported:
     known: bool = False
 
 
-def import_results(path: Path, *, redacted: bool = False) -> Imported:
+def import_results(path: Path, *, redacted: bool = False, limits: Limits = Limits()) -> Imported:
     """Load every new run of `path`. Raises UserError if the file cannot be read.
 
     With `redacted`, secrets are not looked for, which takes half of the time: for files of this
@@ -82,7 +89,7 @@ def import_results(path: Path, *, redacted: bool = False) -> Imported:
         outcome.known = True
         return outcome
     try:
-        _import_lines(path, outcome, redacted)
+        _import_lines(path, outcome, redacted, limits)
     finally:  # runs before a torn line are loaded
         if outcome.loaded:
             record(None, "results.import", path.name, f"{len(outcome.loaded)} runs.")
@@ -92,14 +99,18 @@ def import_results(path: Path, *, redacted: bool = False) -> Imported:
     return outcome
 
 
-def _import_lines(path: Path, outcome: Imported, redacted: bool) -> None:
-    for number, line in enumerate(results.lines_of(path), start=1):
-        if number > MAX_LINES:
-            outcome.refused.append(f"{path}: more than {MAX_LINES} lines. Export less at a time.")
+def _import_lines(path: Path, outcome: Imported, redacted: bool, limits: Limits) -> None:
+    for number, line in enumerate(results.lines_of(path, limits.line_bytes), start=1):
+        if number > limits.lines:
+            outcome.refused.append(
+                f"{path}: more than {limits.lines} lines. Export less at a time."
+            )
             return
         if not line.strip():
             continue
         try:
+            if len(line) > limits.line_bytes:
+                raise Refused(f"longer than {limits.line_bytes >> 20} MiB.")
             run_id, new = _import_line(line, path.name, redacted)
         except Refused as why:
             outcome.refused.append(f"{path}:{number}: {str(why)[:MAX_REFUSAL_CHARACTERS]}")
@@ -109,8 +120,6 @@ def _import_lines(path: Path, outcome: Imported, redacted: bool) -> None:
 
 def _import_line(line: bytes, source: str, redacted: bool) -> tuple[str, bool]:
     """Load one run; return its id and whether it is new. Raises `Refused`."""
-    if len(line) > results.MAX_LINE_BYTES:
-        raise Refused(f"longer than {results.MAX_LINE_BYTES >> 20} MiB.")
     try:
         whole = json.loads(
             line, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole

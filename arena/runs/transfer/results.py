@@ -80,19 +80,19 @@ def export(experiment: Experiment, path: Path) -> int:
     return len(lines)
 
 
-def lines_of(path: Path) -> Iterator[bytes]:
+def lines_of(path: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
     """Yield the lines of a file, decompressed while it is read.
 
-    A line longer than MAX_LINE_BYTES is cut one byte after the limit.
+    A line longer than `max_bytes` is cut one byte after the limit.
 
     Raises: UserError if the file is torn or damaged.
     """
     try:
         with _unpacked(path) as file:
-            while line := file.readline(MAX_LINE_BYTES + 1):
+            while line := file.readline(max_bytes + 1):
                 yield line
                 while not line.endswith(b"\n") and line:
-                    line = file.readline(MAX_LINE_BYTES + 1)
+                    line = file.readline(max_bytes + 1)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise UserError(
             f"{path}: {error}.", f"Fetch it again: it is no whole {path.suffix} file."

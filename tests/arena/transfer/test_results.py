@@ -22,7 +22,8 @@ from arena.runs import experiments, services
 from arena.runs.models import Blob, Evaluation, Event, Experiment, ImportedFile, Measurement, Run
 from arena.runs.trace import redaction
 from arena.runs.trace.events import EventDraft
-from arena.runs.transfer import imports, results
+from arena.runs.transfer import results
+from arena.runs.transfer.imports import Limits
 from tests.arena.factories import HIDDEN_CASE, finished
 
 pytestmark = pytest.mark.django_db
@@ -162,13 +163,12 @@ def test_import_packed_file_loads_and_torn_file_is_refused(line, tmp_path, endin
 
 
 @pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz", "r.jsonl.xz"])
-def test_import_overlong_line_is_refused_and_next_loaded(line, tmp_path, monkeypatch, name):
+def test_import_overlong_line_is_refused_and_next_loaded(line, tmp_path, name):
     good = json.dumps(line).encode()
-    monkeypatch.setattr(results, "MAX_LINE_BYTES", len(good) + 1)
     lines = b"x" * 3 * len(good) + b"\n" + good
     path = tmp_path / name
     path.write_bytes(results.PACKED.get(path.suffix, bytes)(lines))
-    found = services.import_results(path)
+    found = services.import_results(path, limits=Limits(line_bytes=len(good) + 1))
     assert found.loaded == [line["run"]["id"]]
     (refusal,) = found.refused
     assert f"{name}:1: longer than" in refusal
@@ -188,10 +188,9 @@ def test_import_xz_with_huge_dictionary_is_refused(tmp_path):
         services.import_results(path)
 
 
-def test_import_too_many_lines_stops(tmp_path, monkeypatch):
-    monkeypatch.setattr(imports, "MAX_LINES", 3)
+def test_import_too_many_lines_stops(tmp_path):
     path = write(tmp_path / "r.jsonl", "", "", "", "", "")
-    (refusal,) = services.import_results(path).refused
+    (refusal,) = services.import_results(path, limits=Limits(lines=3)).refused
     assert "more than 3 lines" in refusal
 
 

@@ -97,7 +97,7 @@ class Refused(Exception):
     """Stands for AmdSmiException."""
 
 
-def amdsmi(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> ModuleType:
+def amdsmi(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> None:
     """Install a fake library with one GPU; values that are not named are unsupported."""
     module = ModuleType("amdsmi")
 
@@ -119,9 +119,8 @@ def amdsmi(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> ModuleType:
         "AmdSmiTemperatureMetric": type("T", (), {"CURRENT": 0}),
     }  # fmt: skip
     for name, value in values.items():
-        setattr(module, name, value)
+        setattr(module, name, answers.get(name, value))
     monkeypatch.setitem(sys.modules, "amdsmi", module)
-    return module
 
 
 WHOLE: dict[str, Any] = {
@@ -168,9 +167,7 @@ def test_failing_amdsmi_falls_back_to_rocm_smi(
     def refuse() -> None:
         raise Refused("AMDSMI_STATUS_DRIVER_NOT_LOADED")
 
-    module = amdsmi(monkeypatch, **WHOLE)
-    monkeypatch.setattr(module, "amdsmi_init", refuse)
-    monkeypatch.setattr(module, "amdsmi_shut_down", refuse)
+    amdsmi(monkeypatch, **WHOLE, amdsmi_init=refuse, amdsmi_shut_down=refuse)
     rocm_smi.write_text(json.dumps({"card0": MI300}))
     assert set(amd.states()) == {"0000:c1:00.0"}
 

@@ -245,13 +245,15 @@ def test_build_over_a_limit_after_its_answer_is_refused(
         build(task, "triton", {"twice.py": source}, cache)
 
 
-def test_memory_of_a_process_that_ends_during_a_poll_is_zero(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_memory_of_a_process_that_ends_during_a_poll_is_zero() -> None:
     held = {7: [60 << 20, 0], 8: [50 << 20]}  # at the first read, and at the next
-    monkeypatch.setattr(procfs, "anonymous_bytes", lambda pid: held[pid].pop(0))
-    monkeypatch.setattr(procfs, "anonymous_share_bytes", lambda pid: 0 if pid == 7 else 50 << 20)
-    assert resource_watch._memory_bytes([7, 8], 100 << 20) == 50 << 20
+    found = resource_watch.memory_bytes(
+        [7, 8],
+        100 << 20,
+        whole=lambda pid: held[pid].pop(0),
+        share=lambda pid: 0 if pid == 7 else 50 << 20,
+    )
+    assert found == 50 << 20
 
 
 @pytest.mark.parametrize(

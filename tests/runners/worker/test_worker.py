@@ -9,14 +9,11 @@ from runners.process.supervisor import stopping
 from runners.worker import worker
 
 
-def test_poll_with_a_failing_reaper_is_logged(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_poll_with_a_failing_reaper_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def reap() -> int:
         raise OverflowError("Python int too large to convert to SQLite INTEGER")
 
-    monkeypatch.setattr(worker.runs, "reap", reap)
-    worker.poll()
+    worker.poll(reap=reap)
     assert "the reaper failed" in caplog.text
 
 
