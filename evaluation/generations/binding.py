@@ -19,6 +19,8 @@ from evaluation.tasks.spec import Task
 
 MODELS = ("ModelNew", "Model")
 """Names of a class that is called, in this order."""
+NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What parsing raises for a text that is no Python."""
 _CONSTRUCTOR, _CALL = "__init__", "forward"
 
 
@@ -49,7 +51,7 @@ def check(job: Job) -> Binding:
         return Binding("task cannot be read", str(error))
     try:
         tree = ast.parse(job.text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except NOT_PYTHON as error:
         return Binding("not Python", f"{type(error).__name__}: {error}")
     try:
         files = {task.target_file: job.text}
@@ -60,6 +62,14 @@ def check(job: Job) -> Binding:
     except SubmissionError as error:
         return Binding(str(error.reason), error.message)
     return _called(tree, task)
+
+
+def is_python(text: str) -> bool:
+    """Return whether a source can be parsed, and is not empty."""
+    try:
+        return bool(ast.parse(text).body)
+    except NOT_PYTHON:
+        return False
 
 
 def _called(tree: ast.Module, task: Task) -> Binding:

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from evaluation import JUDGE_VERSION
 from evaluation.devices import detect
 from evaluation.devices.device import Device
-from evaluation.generations import records, verdicts
+from evaluation.generations import binding, records, verdicts
 from evaluation.generations.generation import Generation
 from evaluation.generations.tasks import Suites
 from evaluation.generations.verdicts import NOT_JUDGED, Job
@@ -107,11 +107,11 @@ class Campaign:
         progress = Progress(len(work), sys.stderr)
 
         def record(each: Work, result: Mapping[str, Any]) -> None:
-            judged = result["judged"]
+            judged, spent = result["judged"], result.get("spent", {})
             with self._lock:
                 for generation in each.generations:
                     written.add(records.record_of(generation, each.task, judged))
-                progress.show(each.generations[0], judged)
+                progress.show(each.generations[0], judged, spent)
 
         VerdictQueue(
             devices,
@@ -121,7 +121,7 @@ class Campaign:
             record=record,
             lost=_lost,
             limit_seconds=self.limit_seconds,
-            compiles=lambda each: each.generations[0].language == "cuda",
+            compiles=_compiles,
             end=end,
         ).run(work)
         with self._lock:
@@ -130,8 +130,12 @@ class Campaign:
 
 
 def _build(work: Work) -> dict[str, Any] | None:
-    judged = verdicts.build(work.job)
-    return None if judged is None else {"judged": judged}
+    return verdicts.build(work.job)
+
+
+def _compiles(work: Work) -> bool:
+    """Return whether a source takes a compiler, and is not refused before as no Python."""
+    return work.generations[0].language == "cuda" and binding.is_python(work.job.text)
 
 
 def _lost(message: str, late: bool) -> dict[str, Any]:
@@ -171,8 +175,10 @@ class Progress:
     _started: float = field(default_factory=time.monotonic)
     _statuses: Counter[str] = field(default_factory=Counter)
 
-    def show(self, generation: Generation, judged: Mapping[str, Any]) -> None:
-        """Print the verdict on a generation."""
+    def show(
+        self, generation: Generation, judged: Mapping[str, Any], spent: Mapping[str, float]
+    ) -> None:
+        """Print the verdict on a generation, and the seconds that each gate took."""
         self._statuses[judged["status"]] += 1
         done = self._statuses.total()
         seconds = (time.monotonic() - self._started) / done * (self.total - done)
@@ -180,9 +186,10 @@ class Progress:
         claimed = f", claimed {claim:.2f}x" if claim else ""
         speedup = f" {judged['speedup']:.2f}x" if judged["speedup"] else ""
         why = f" ({judged['reason']})" if judged["reason"] else ""
+        took = "".join(f", {gate} {each:.1f} s" for gate, each in spent.items())
         print(
             f"{done}/{self.total}, {seconds / 60:.0f} min left: {generation.name}{claimed}: "
-            f"{judged['status']}{speedup}{why}",
+            f"{judged['status']}{speedup}{why}{took}",
             file=self.stream,
             flush=True,
         )

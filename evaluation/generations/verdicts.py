@@ -63,20 +63,21 @@ class Job:
 
 
 def build(job: Job) -> dict[str, Any] | None:
-    """Build a source into the cache; return its verdict where that is one already."""
+    """Build a source into the cache; return its result where that is a verdict already."""
     started = time.perf_counter()
     try:
         task = job.task()
     except TaskError as error:
-        return unjudged("NO_TASK", str(error))
+        return {"judged": unjudged("NO_TASK", str(error))}
     report = pipeline.evaluate(job.request(task, "build"))
     if report.verdict is not Verdict.PASSED:
-        return judged_of(report, time.perf_counter() - started)
+        judged = judged_of(report, time.perf_counter() - started)
+        return {"judged": judged, "spent": _spent(report)}
     return None
 
 
 def judge(data: Mapping[str, Any], fork_server: ForkServer) -> dict[str, Any]:
-    """Return the `judged` part of a record; `verdict` is added for the queue."""
+    """Return the `judged` part of a record, the verdict, and what it spent for the log."""
     started = time.perf_counter()
     job = Job(**data)
     try:
@@ -88,7 +89,13 @@ def judge(data: Mapping[str, Any], fork_server: ForkServer) -> dict[str, Any]:
     return {
         "judged": judged_of(report, time.perf_counter() - started),
         "verdict": report.verdict,
+        "spent": _spent(report),
     }
+
+
+def _spent(report: Report) -> dict[str, float]:
+    """Return the seconds that each gate took."""
+    return {str(gate.gate): round(gate.duration_ms / 1e3, 1) for gate in report.gates}
 
 
 def unjudged(reason: str, message: str, seconds: float | None = None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from evaluation.__main__ import main
-from evaluation.generations import packed, records
+from evaluation.generations import binding, packed, records
 from evaluation.importing.checkout import Checkout
 from evaluation.importing.importer import import_suite
 from evaluation.importing.suites import suites
@@ -123,6 +123,11 @@ def test_campaign_that_was_killed_continues_with_its_records(
     assert by_place[1, 0]["precision_rule"] == "tf32"
     assert head["ended_at"] and head["collections"]["mine"]["title"] == "mine"
     assert not any("torch" in str(each["judged"]["message"]) for each in found if each["task"])
+
+
+@pytest.mark.parametrize(("text", "expected"), [("a = 1", True), ("", False), ("It is:", False)])
+def test_text_that_is_no_python_needs_no_compiler(text: str, expected: bool) -> None:
+    assert binding.is_python(text) is expected
 
 
 def judged(path: Path) -> int:
