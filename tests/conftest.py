@@ -18,7 +18,7 @@ from django.db import connections
 from django.db.models.signals import post_init
 from xdist.scheduler import LoadScopeScheduling
 
-from tests import kept_builds
+from tests import databases, kept_builds
 
 pytest_plugins = ["tests.costs", "tests.leftovers"]
 
@@ -156,9 +156,21 @@ def django_db_modify_db_settings(
     django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Use a database file, as an arena does, so that several processes can share it."""
-    database = connections["default"].settings_dict
-    if database["ENGINE"] == "django.db.backends.sqlite3":
-        database["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "arena.sqlite3")
+    if is_sqlite():
+        path = tmp_path_factory.mktemp("database") / "arena.sqlite3"
+        path.write_bytes(databases.migrated())
+        connections["default"].settings_dict["TEST"]["NAME"] = str(path)
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb() -> bool:
+    """Return whether a database exists that is not to be made anew: the copy."""
+    return is_sqlite()
+
+
+def is_sqlite() -> bool:
+    engine: str = connections["default"].settings_dict["ENGINE"]
+    return engine == "django.db.backends.sqlite3"
 
 
 @pytest.fixture(autouse=True)
@@ -174,7 +186,7 @@ def forget_boards() -> Iterator[None]:
 def database_url(transactional_db: None) -> str:
     """Return the DATABASE_URL with which another process shares this test's database."""
     database = connections["default"].settings_dict
-    if database["ENGINE"] == "django.db.backends.sqlite3":
+    if is_sqlite():
         return f"sqlite:///{database['NAME']}"
     return f"postgres://{database['USER']}@{quote(database['HOST'], safe='')}/{database['NAME']}"
 

