@@ -18,6 +18,7 @@ from arena.runs.funnels import funnel_of
 from arena.runs.models import Evaluation, GateResult, Run
 from arena.runs.past import Past
 from arena.runs.profiles import compiled, profiles
+from arena.runs.roofline import roofline_of
 from arena.runs.rounds import Round, best_of, difference, rounds_of
 from arena.runs.sources import sources
 from arena.runs.spending import spending
@@ -123,6 +124,7 @@ def verdict_of(run: Run, evaluation: Evaluation | None, past: Past | None = None
         "next_gate": next((name for name in names if judging and name not in results), ""),
         "cases": cases,
         "case_scale": Scale.over(cases),
+        "roofline": roofline_of(run.hardware.peaks, cases),
         "hidden": results.get("generalization"),
         **(_funnel(run, results) if task.is_production else {}),
     }

@@ -16,6 +16,7 @@ from arena.catalog.models import NATIVE, PRODUCTION, Task, TaskQuerySet
 from arena.catalog.repositories import BRIEF
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value, words_of
+from arena.leaderboard.best_kernels import best_kernels
 from arena.leaderboard.boards import leaders, options
 from arena.leaderboard.filters import Filters
 from arena.leaderboard.records import Record, newest_records, runs_with_rounds
@@ -147,6 +148,7 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "history": history,
         "elsewhere": next((r for r in history if r.hardware.kind != public.get("kind")), None),
         "baselines": timed_baselines(version),
+        "best_kernels": [] if shown.has_one_speedup else best_kernels(shown.pk),
         "scale": unseen_scale([*history, *(record.run for record in task_records)]),
         "siblings": visible.filter(operator=shown.operator).exclude(pk=shown.pk),
     }

@@ -1,0 +1,106 @@
+"""Tests of the roofline of a run and of a task."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from arena.catalog.models import Hardware, Task
+from arena.leaderboard.best_kernels import best_kernels
+from arena.runs.roofline import Ceiling, roofline_of
+from arena.runs.templatetags.rooflines import Axis, roofline_svg
+from tests.arena.factories import HIDDEN_CASE, finished
+from tests.web.world import World
+
+PEAKS = {"memory_gbps": 40.0, "l2_gbps": 100.0, "float32_tflops": 0.4}
+
+
+def case(**changes):
+    values = {"case": "small", "gbps": 20.0, "tflops": 0.1, "candidate_us": 10.0}
+    values |= {"baseline_us": 40.0, "speedup": 4.0, "roofline_share": 0.5, "noisy": False}
+    return SimpleNamespace(**{**values, **changes})
+
+
+def drawn(page: str) -> str:
+    return page.partition('<svg class="roofline"')[2].partition("</svg>")[0]
+
+
+def test_case_stands_at_its_operations_per_byte_and_both_speeds():
+    found = roofline_of(PEAKS, [case()])
+    assert found.bandwidths == (Ceiling("memory_gbps", 40.0), Ceiling("l2_gbps", 100.0))
+    assert found.rates == (Ceiling("float32_tflops", 0.4),)
+    point = found.points[0]
+    assert (point.intensity, point.baseline, point.candidate) == (5.0, 0.025, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("peaks", "cases"),
+    [
+        ({}, [case()]),
+        ({"memory_gbps": 40.0, "float32_tflops": "unknown"}, [case()]),
+        (PEAKS, []),
+        (PEAKS, [case(gbps=None, tflops=None)]),
+        (PEAKS, [case(tflops=0.0)]),
+    ],
+)
+def test_roofline_without_peaks_or_without_work_is_none(peaks, cases):
+    assert roofline_of(peaks, cases) is None
+
+
+def test_logarithmic_axis_has_equal_distances_for_equal_factors():
+    axis = Axis(0.1, 1000.0, 0.0, 400.0)
+    assert [axis.at(value) for value in (0.1, 1.0, 10.0, 1000.0)] == [0.0, 100.0, 200.0, 400.0]
+    assert axis.value(200.0) == pytest.approx(10.0)
+    assert axis.ticks == [0.1, 1.0, 10.0, 100.0, 1000.0]
+
+
+def test_faster_kernel_is_above_its_baseline_and_below_the_ceiling():
+    svg = roofline_svg(roofline_of(PEAKS, [case()]), "label")
+    candidate, baseline = (float(y) for y in re.findall(r'<circle[^>]* cy="([\d.]+)"', svg))
+    ceiling = float(re.search(r'y1="([\d.]+)" y2="[\d.]+"><title>float32', svg)[1])
+    assert ceiling < candidate < baseline, "the top of a drawing is 0"
+
+
+def test_cases_of_equal_intensity_stand_side_by_side():
+    cases = [case(case=name) for name in ("a", "b", "c")]
+    svg = roofline_svg(roofline_of(PEAKS, cases), "label")
+    assert len(set(re.findall(r'<circle cx="([\d.]+)"', svg))) == 3
+
+
+def test_slower_kernel_and_a_hostile_name_are_marked_and_escaped():
+    slow = case(case="<script>", speedup=0.5, baseline_us=5.0)
+    svg = roofline_svg(roofline_of(PEAKS, [slow]), "label")
+    assert 'class="case slow"' in svg and "&lt;script&gt;" in svg and "<script>" not in svg
+
+
+@pytest.mark.django_db
+def test_run_and_task_show_the_roofline_of_public_cases(client, start, hardware, task):
+    Hardware.objects.update(peaks=PEAKS)
+    run = finished(start())
+    for address in (f"{run.get_absolute_url()}?tab=results", task.get_absolute_url()):
+        page = client.get(address).content.decode()
+        assert "small: 0.050 → 0.100 TFLOP/s (2.00×), 50% of the roofline" in drawn(page), address
+        assert HIDDEN_CASE not in page, address
+        assert re.search(r"<th scope=\"row\">small</th><td class=\"n\">20\.0</td>", page), address
+    assert f'href="{run.get_absolute_url()}#cases">' in page
+
+
+@pytest.mark.django_db
+def test_page_without_measured_peaks_shows_no_roofline(client, start, hardware, task):
+    Hardware.objects.update(peaks={})
+    run = finished(start())
+    for address in (f"{run.get_absolute_url()}?tab=results", task.get_absolute_url()):
+        assert not drawn(client.get(address).content.decode())
+
+
+def test_roofline_of_a_task_takes_three_queries_for_all_devices(
+    db, client, world: World, django_assert_num_queries
+):
+    world.passed("softmax/cpp-to-cpp", "tuner", 2.0, rounds=1)
+    world.passed("softmax/cpp-to-cpp", "tuner", 2.4, rounds=1, hardware="intel-xeon-8370c-4c")
+    task = Task.objects.get(operator__slug="softmax", track="cpp-to-cpp")
+    best_kernels(task.pk)
+    with django_assert_num_queries(3):  # the version of the standings, verdicts, cases
+        assert len(best_kernels(task.pk)) == 2
