@@ -15,7 +15,7 @@ from tests.conftest import skip_or_fail
 from tests.model_server import ModelServer, Script, Turn
 from tests.runners.house import ENDED, TARGET, House
 
-AGENTS, TASKS, REPEATS, CALLS, KILLS, THREADS = 3, 4, 2, 6, 2, 2
+AGENTS, TASKS, REPEATS, CALLS, KILLS, THREADS = 2, 3, 2, 6, 2, 2
 CELLS = AGENTS * TASKS * REPEATS
 ASK = f"""
 import http.client, json, os, time
