@@ -47,7 +47,7 @@ test-timing: ready .venv/dev.stamp extras  ## run the tests that measure time
 	$(DO)@scripts/timing $(TIMED) -- $(call pytest,timing) -m serial $(SERIAL)
 
 test-postgres: ready .venv/dev.stamp extras  ## run tests/arena on a temporary PostgreSQL
-	$(DO)@scripts/postgres $(call pytest,postgres) -n $(WORKERS) tests/arena
+	$(DO)@scripts/postgres $(call pytest,postgres) -n $(WORKERS) -m "not serial" tests/arena
 
 test-gpu:  ## judge tricks and honest kernels on this GPU (PYTHON= one with torch, triton, pytest; RESULTS=)
 	$(DO)@$(PYTHON) -m pytest -c tests/gpu/pytest.ini tests/gpu $(if $(RESULTS),--results $(RESULTS))
