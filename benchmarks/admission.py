@@ -38,13 +38,13 @@ import torch
 
 from benchmarks.shared import ROOT, is_current, now, resumable_parser, write_json
 from evaluation.admission.admit import admit, is_self_test
+from evaluation.bench.devices import detect
+from evaluation.bench.devices.cores import shares
+from evaluation.bench.devices.device import Device
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU, GPU, gpu_vendor
-from evaluation.devices import detect
-from evaluation.devices.cores import shares
-from evaluation.devices.device import Device
 from evaluation.errors import Broken, TaskError
 from evaluation.languages import languages
-from evaluation.process.fork_server import ForkServer
 from evaluation.tasks.spec import Task, find_operators, folder_of
 from evaluation.tracks.load import load_task, load_tasks
 from evaluation.types import to_json

@@ -42,12 +42,12 @@ from benchmarks.shared import ROOT, is_current, now, resumable_parser, write_jso
 from benchmarks.triton_answers.kernelbench import KERNELBENCH
 from benchmarks.triton_answers.templates import Template
 from evaluation import JUDGE_VERSION, pipeline
+from evaluation.bench.devices import detect
+from evaluation.bench.devices.device import Device
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU, GPU
-from evaluation.devices import detect
-from evaluation.devices.device import Device
 from evaluation.errors import SubmissionError, TaskError
 from evaluation.languages import languages
-from evaluation.process.fork_server import ForkServer
 from evaluation.tasks.spec import Task, find_operators, folder_of, has_mutants
 from evaluation.tracks import builds
 from evaluation.tracks.load import load_task

@@ -12,9 +12,9 @@ import re
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from evaluation.process.channel import Message
-from evaluation.process.fork_server import ForkServer
-from evaluation.process.handle import ProcessHandle
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.process.handle import ProcessHandle
+from evaluation.sandbox.channel import Message
 from evaluation.sandboxed import main, runner
 
 LINE = re.compile(r"^CUPTI us per launch: ([\d.]+)$", re.MULTILINE)

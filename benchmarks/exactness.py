@@ -25,14 +25,14 @@ import torch
 
 from benchmarks.cupti_process import CuptiForkServer, last_window_us
 from benchmarks.shared import ROOT, bind, case_of, run_json, session
-from evaluation.devices.device import Device
+from evaluation.bench.devices.device import Device
+from evaluation.bench.memory.cuda_ipc import DeviceMemory
+from evaluation.bench.memory.ring import BufferRing, ring_slots, slot_bytes
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.timing.plan import GPU_FINAL_PLAN, plan_for
 from evaluation.languages import languages
-from evaluation.memory.cuda_ipc import DeviceMemory
-from evaluation.memory.ring import BufferRing, ring_slots, slot_bytes
-from evaluation.process.fork_server import ForkServer
 from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
-from evaluation.timing.plan import GPU_FINAL_PLAN, plan_for
 from evaluation.tracks.builds import Build, build
 from evaluation.tracks.load import load_task
 from evaluation.types import Measurement

@@ -35,10 +35,10 @@ from benchmarks import exactness, isolation, throughput
 from benchmarks.exactness import events_each_us, task_of
 from benchmarks.shared import ROOT, provenance, run_json, variation, write_json
 from evaluation import pipeline
-from evaluation.devices import detect
-from evaluation.devices.device import Device
+from evaluation.bench.devices import detect
+from evaluation.bench.devices.device import Device
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.languages import languages
-from evaluation.process.fork_server import ForkServer
 from evaluation.types import Split
 
 SUBMISSIONS = (

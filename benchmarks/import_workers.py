@@ -24,10 +24,10 @@ import torch
 from benchmarks.shared import now
 from evaluation import JUDGE_VERSION
 from evaluation.admission.admit import Admission, admit, is_repeated
+from evaluation.bench.devices.cores import MIN_CORES, hardware_threads
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU
-from evaluation.devices.cores import MIN_CORES, hardware_threads
 from evaluation.errors import TaskError
-from evaluation.process.fork_server import ForkServer
 from evaluation.tasks.spec import OPEN_TRACK, Task
 from evaluation.tracks.load import load_task
 

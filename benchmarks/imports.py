@@ -31,7 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ["GOMP_SPINCOUNT"] = "0"  # as for the judge: threads sleep while a candidate is timed
 
-from evaluation.process.fork_server import ALLOCATOR_ENVIRONMENT
+from evaluation.bench.process.fork_server import ALLOCATOR_ENVIRONMENT
 
 os.environ.update(ALLOCATOR_ENVIRONMENT)  # of workers, which would map memory again and again
 
@@ -47,9 +47,9 @@ from benchmarks.import_workers import (
     run,
 )
 from benchmarks.shared import ROOT, is_current, resumable_parser, write_json
+from evaluation.bench.devices import detect
+from evaluation.bench.devices.device import Device
 from evaluation.device_kind import CPU
-from evaluation.devices import detect
-from evaluation.devices.device import Device
 from evaluation.importing import outcome
 from evaluation.importing.checkout import Checkout
 from evaluation.importing.importer import import_suite

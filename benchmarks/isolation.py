@@ -24,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from evaluation.gpu_files import measured  # noqa: E402 - the path comes first
+from evaluation.bench.devices.gpu_files import measured  # noqa: E402 - the path comes first
 from evaluation.sandbox import launch  # noqa: E402 - the path comes first
 from evaluation.sandbox.features import isolation_features  # noqa: E402
 from evaluation.sandbox.policy import IsolationFeatures, Policy  # noqa: E402
@@ -43,7 +43,7 @@ TRIAL = """
 import sys
 sys.path.insert(0, {package!r})
 import torch
-from evaluation.memory import cuda_ipc
+from evaluation.bench.memory import cuda_ipc
 cuda_ipc.as_tensor(cuda_ipc.open_block({handle!r}), 256)[{place}] = {place}
 torch.cuda.synchronize()
 """
@@ -142,7 +142,7 @@ def hold(user: int) -> None:
     """As root: hold memory, with a context made by a user, until stdin ends; then print it."""
     import torch  # only in the process that holds memory
 
-    from evaluation.memory import cuda_ipc
+    from evaluation.bench.memory import cuda_ipc
 
     os.seteuid(user)
     block = cuda_ipc.DeviceBlock(cuda_ipc.LARGE_PAGE)

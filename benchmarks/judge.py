@@ -39,15 +39,15 @@ from benchmarks.shared import (
     write_json,
 )
 from evaluation import pipeline
+from evaluation.bench.devices import detect
+from evaluation.bench.memory.ring import BufferRing, ring_slots
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.timing.plan import FINAL_PLAN
 from evaluation.building.cache_folder import default_cache
 from evaluation.device_kind import candidate_cores
-from evaluation.devices import detect
 from evaluation.languages import languages
-from evaluation.memory.ring import BufferRing, ring_slots
-from evaluation.process.fork_server import ForkServer
 from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
-from evaluation.timing.plan import FINAL_PLAN
 from evaluation.tracks.builds import Build, build
 from evaluation.tracks.load import load_task
 from evaluation.types import Report, Split, Verdict, to_json

@@ -17,13 +17,13 @@ import pytest
 import torch
 
 from evaluation import session
-from evaluation.anticheat import prefetched_inputs, staged_inputs, window_checks
+from evaluation.bench.anticheat import prefetched_inputs, staged_inputs, window_checks
+from evaluation.bench.memory import cuda_ipc, ring
+from evaluation.bench.memory.layout import Layout
+from evaluation.bench.process.freezer import Freezer
+from evaluation.bench.process.handle import ProcessHandle
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import SubmissionError
-from evaluation.memory import cuda_ipc, ring
-from evaluation.memory.layout import Layout
-from evaluation.process.freezer import Freezer
-from evaluation.process.handle import ProcessHandle
 from evaluation.types import Reason
 
 BOTH = (CPU, GPU)

@@ -37,9 +37,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ["GOMP_SPINCOUNT"] = "0"  # read when torch is imported
 
 from benchmarks.shared import ROOT, now, write_json
-from evaluation import device_kind, gpu_files, pipeline
+from evaluation import device_kind, pipeline
+from evaluation.bench.devices import gpu_files
+from evaluation.bench.devices.cores import shares
 from evaluation.building.cache_folder import default_cache
-from evaluation.devices.cores import shares
 from evaluation.errors import SubmissionError
 from evaluation.tracks.load import load_task
 from evaluation.types import Interval, Report, Verdict, from_json, to_json

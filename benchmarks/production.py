@@ -46,9 +46,9 @@ from benchmarks.shared import (
     variation,
     write_json,
 )
+from evaluation.bench.devices import detect
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU, GPU
-from evaluation.devices import detect
-from evaluation.process.fork_server import ForkServer
 from evaluation.production import judge as production_judge
 from evaluation.production import library_source, phases, warm
 from evaluation.production.architectures import Architecture, ModuleTask, architectures

@@ -16,13 +16,13 @@ from typing import Any
 import torch
 
 from evaluation import JUDGE_VERSION, OLDEST_ADMISSION
+from evaluation.bench.devices import detect
+from evaluation.bench.devices.device import Device
+from evaluation.bench.memory.ring import BufferRing
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.process.task_host import processes_of
 from evaluation.building.cache_folder import default_cache
-from evaluation.devices import detect
-from evaluation.devices.device import Device
 from evaluation.languages import Kernel
-from evaluation.memory.ring import BufferRing
-from evaluation.process.fork_server import ForkServer
-from evaluation.process.task_host import processes_of
 from evaluation.session import MeasurementSession
 from evaluation.tasks import task_code
 from evaluation.tasks.spec import Task

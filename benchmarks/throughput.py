@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.shared import ROOT
-from evaluation.devices.device import Device
+from evaluation.bench.devices.device import Device
 from evaluation.tasks.spec import Task
 from runners.process.supervisor import Child, Ended, Ending
 from runners.worker.bench import Bench, OnLines

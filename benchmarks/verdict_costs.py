@@ -124,8 +124,8 @@ class Judge:
 def judge_lines() -> None:
     """Judge what each line of stdin names, and print a line of figures for each."""
     from evaluation import pipeline
-    from evaluation.process.fork_server import ForkServer
-    from evaluation.process.handle import ProcessHandle
+    from evaluation.bench.process.fork_server import ForkServer
+    from evaluation.bench.process.handle import ProcessHandle
     from evaluation.sandbox import procfs
     from evaluation.tracks.load import load_task
 

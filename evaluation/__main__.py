@@ -56,14 +56,14 @@ from evaluation.answers import (
     source_of,
     stage_and_scope,
 )
+from evaluation.bench.devices import detect
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.building.cache_folder import default_cache
-from evaluation.devices import detect
 from evaluation.errors import RequestError, TaskError
 from evaluation.gates.integrity import MAX_BYTES
 from evaluation.generations import command as generations
 from evaluation.importing import command as importing
 from evaluation.languages import languages
-from evaluation.process.fork_server import ForkServer
 from evaluation.production.architectures import TRACK, not_admitted
 from evaluation.production.composition import COMPOSITION
 from evaluation.repository import task as repository
@@ -219,7 +219,7 @@ def profile_sources(options: argparse.Namespace) -> int:
         raise RequestError(production_commands.not_profiled(options.operator))
     if options.track == repository.TRACK:
         raise RequestError(repository_commands.not_profiled(options.operator))
-    from evaluation.profiling import profile as profiling
+    from evaluation.kinds.kernel import profile as profiling
 
     case = profiling.seen_case(_task(options), options.case)
     profile = profiling.profile_submission(_request_of_files(options), case)
@@ -393,7 +393,7 @@ def _misplaced(task: Task, options: argparse.Namespace) -> str:
 
 def _emit_profile(request: pipeline.Request, case_name: str) -> int:
     """Answer with a profile of the seen case of that name, by default the largest."""
-    from evaluation.profiling import profile as profiling
+    from evaluation.kinds.kernel import profile as profiling
 
     try:
         case = profiling.seen_case(request.task, case_name)

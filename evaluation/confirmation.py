@@ -12,9 +12,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from evaluation.intervals import half_width
-from evaluation.timing.estimates import robust_spread, speedup_of
-from evaluation.timing.plan import plan_for
+from evaluation.bench.timing.estimates import robust_spread, speedup_of
+from evaluation.bench.timing.intervals import half_width
+from evaluation.bench.timing.plan import plan_for
 from evaluation.types import Case, Interval, Measurement
 
 if TYPE_CHECKING:

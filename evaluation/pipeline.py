@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation import JUDGE_VERSION, device_kind
-from evaluation.devices import detect
+from evaluation.bench.devices import detect
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.process.task_host import processes_of
+from evaluation.bench.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.errors import (
     Broken,
     BuildError,
@@ -31,12 +34,9 @@ from evaluation.errors import (
 from evaluation.gates import Gate, Progress, Trial, gates
 from evaluation.gates.performance import is_noisy, overall
 from evaluation.languages import languages
-from evaluation.process.fork_server import ForkServer
-from evaluation.process.task_host import processes_of
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks import task_code
 from evaluation.tasks.spec import Task
-from evaluation.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.tracks.builds import Build, baselines
 from evaluation.types import DURATION, GateName, GateResult, Measurement, Reason, Report, Verdict
 

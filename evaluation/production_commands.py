@@ -30,10 +30,10 @@ from evaluation.answers import (
     source_of,
     stage_and_scope,
 )
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU, GPU, kind_of
 from evaluation.errors import RequestError
 from evaluation.gates.integrity import MAX_BYTES
-from evaluation.process.fork_server import ForkServer
 from evaluation.production import judge as production_judge
 from evaluation.production import limits, phases
 from evaluation.production.architectures import (

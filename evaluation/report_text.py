@@ -20,7 +20,7 @@ from evaluation.types import (
 
 if TYPE_CHECKING:
     from evaluation.admission.admit import Admission, Attempt
-    from evaluation.devices.device import Device
+    from evaluation.bench.devices.device import Device
 
 _MARKS = {Verdict.PASSED: "+", Verdict.SKIPPED: "-", Verdict.INCONCLUSIVE: "?"}
 

@@ -15,32 +15,32 @@ from typing import Self
 import torch
 
 from evaluation import confirmation
-from evaluation.anticheat import staged_inputs
-from evaluation.anticheat.launch_order import OverlapDetector
-from evaluation.anticheat.window_checks import checks_of
+from evaluation.bench.anticheat import staged_inputs
+from evaluation.bench.anticheat.launch_order import OverlapDetector
+from evaluation.bench.anticheat.window_checks import checks_of
+from evaluation.bench.devices import detect
+from evaluation.bench.devices.device import Device
+from evaluation.bench.memory.cuda_ipc import DeviceMemory
+from evaluation.bench.memory.host import HostMemory
+from evaluation.bench.memory.ring import BufferRing, ring_slots, slot_bytes
+from evaluation.bench.memory.verify import compare_launch
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.process.handle import ProcessHandle
+from evaluation.bench.process.limits import ProcessLimits
+from evaluation.bench.timing import estimates
+from evaluation.bench.timing.clock import WindowClock
+from evaluation.bench.timing.disturbance import Disturbance
+from evaluation.bench.timing.estimates import Block, Blocks
+from evaluation.bench.timing.plan import Plan, launches_for, plan_for
+from evaluation.bench.timing.window import MIN_LAUNCHES, WindowTimer, hidden_ns
 from evaluation.device_kind import GPU, candidate_cores
-from evaluation.devices import detect
-from evaluation.devices.device import Device
 from evaluation.errors import Broken
-from evaluation.memory.cuda_ipc import DeviceMemory
-from evaluation.memory.host import HostMemory
-from evaluation.memory.ring import BufferRing, ring_slots, slot_bytes
-from evaluation.memory.verify import compare_launch
-from evaluation.process.fork_server import ForkServer
-from evaluation.process.handle import ProcessHandle
-from evaluation.process.limits import ProcessLimits
+from evaluation.kinds.kernel.baselines import cached_times
 from evaluation.sandbox import untrusted_files
 from evaluation.tasks.domain import tensor_bytes
 from evaluation.tasks.input_families import families_for
 from evaluation.tasks.operator import TF32, Operator
 from evaluation.tasks.spec import Task
-from evaluation.timing import estimates
-from evaluation.timing.baselines import cached_times
-from evaluation.timing.clock import WindowClock
-from evaluation.timing.disturbance import Disturbance
-from evaluation.timing.estimates import Block, Blocks
-from evaluation.timing.plan import Plan, launches_for, plan_for
-from evaluation.timing.window import MIN_LAUNCHES, WindowTimer, hidden_ns
 from evaluation.tracks.builds import Build
 from evaluation.types import Case, Interval, Measurement, Split
 

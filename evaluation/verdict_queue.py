@@ -22,11 +22,11 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import IO, Any, Generic, TypeVar
 
+from evaluation.bench.devices.cores import shares, shares_beside_builds
+from evaluation.bench.devices.device import Device
+from evaluation.bench.devices.locks import locked
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import GPU
-from evaluation.devices.cores import shares, shares_beside_builds
-from evaluation.devices.device import Device
-from evaluation.devices.locks import locked
-from evaluation.process.fork_server import ForkServer
 from evaluation.types import Verdict
 
 R = TypeVar("R")

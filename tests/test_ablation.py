@@ -42,7 +42,7 @@ def test_mechanism_is_turned_off_by_patches_of_what_exists(mechanism: Mechanism)
 def test_refusal_is_attributed_to_the_mechanism_on_its_way() -> None:
     namespace: dict[str, Any] = {"make": lambda: SubmissionError(Reason.WRONG_VALUES, "wrong")}
     source = "def check_suspended():\n    return make()\n"
-    exec(compile(source, "evaluation/process/handle.py", "exec"), namespace)
+    exec(compile(source, "evaluation/bench/process/handle.py", "exec"), namespace)
     with pytest.MonkeyPatch.context() as patch:
         refusals = Refusals(patch)
         namespace["check_suspended"]()

@@ -9,11 +9,11 @@ import pytest
 
 from benchmarks.answers import Request, digest, is_known, parser, requests, triton_answers
 from evaluation import JUDGE_VERSION
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU, GPU
 from evaluation.languages import languages
 from evaluation.pipeline import Request as Submission
 from evaluation.pipeline import evaluate
-from evaluation.process.fork_server import ForkServer
 from evaluation.tasks.spec import find_operators, folder_of
 from evaluation.tracks.load import load_operator
 from evaluation.types import Verdict

@@ -9,7 +9,7 @@ from arena.leaderboard.intervals import CASE_LOG_STD, faster, measured, ratio
 from arena.runs.models import Measurement, Run
 from arena.runs.rounds import Round, rounds_of
 from arena.runs.states import Scope
-from evaluation.intervals import geomean
+from evaluation.bench.timing.intervals import geomean
 from evaluation.production.architectures import TRACK
 from evaluation.types import Interval
 

@@ -17,7 +17,7 @@ from arena.runs import experiments
 from arena.runs.judges import age_of
 from arena.runs.models import Run
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
-from evaluation.intervals import geomean
+from evaluation.bench.timing.intervals import geomean
 from evaluation.types import Interval
 
 

@@ -29,21 +29,21 @@ from pathlib import Path
 from evaluation import JUDGE_VERSION
 from evaluation.admission import reference_process, task_checks
 from evaluation.admission.trivial_submissions import probes
-from evaluation.devices import detect
+from evaluation.bench.devices import detect
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.process.task_host import processes_of
+from evaluation.bench.timing import plan as plans
 from evaluation.errors import Rejected, SubmissionError, TaskError
 from evaluation.gates import Trial, integrity
 from evaluation.gates import compile as compilation
 from evaluation.gates.generalization import hidden_cases, timed_cases
 from evaluation.gates.performance import overall
 from evaluation.languages import languages
-from evaluation.process.fork_server import ForkServer
-from evaluation.process.task_host import processes_of
 from evaluation.sandbox.features import isolation_features
 from evaluation.session import MeasurementSession
 from evaluation.tasks import task_code
 from evaluation.tasks.operator import Example
 from evaluation.tasks.spec import Task, has_mutants
-from evaluation.timing import plan as plans
 from evaluation.tracks import torch_variants
 from evaluation.tracks.builds import Build, baselines, build
 from evaluation.types import Case, Interval, Reason, Split, TaskCheck, Verdict

@@ -1,4 +1,4 @@
-"""Checks and fits of a task's own code, in a process for such code (see `process.task_process`).
+"""Checks and fits of a task's own code, in a `bench.process.task_process`.
 
 That process reads the folder of the task. What it reports can be forged by the code, for this task
 alone: it is checked to be what a check or a fit can be.
@@ -17,11 +17,11 @@ from evaluation.admission import fit as fitting
 from evaluation.admission import reference_mutants, task_checks
 from evaluation.admission.fit import Fit, Worst
 from evaluation.admission.reference_check import check_reference
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.process.task_process import TaskSandbox
 from evaluation.device_kind import CPU
 from evaluation.errors import Broken, SubmissionError, TaskError
 from evaluation.languages import languages
-from evaluation.process.fork_server import ForkServer
-from evaluation.process.task_process import TaskSandbox
 from evaluation.tasks.domain import FAMILIES
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.spec import Task, load_task_of, reference_hash

@@ -12,7 +12,7 @@ from pathlib import Path
 from evaluation import JUDGE_VERSION
 from evaluation.admission import task_checks
 from evaluation.admission.admit import MAX_REPEATS, SPREAD_BOUND, Admission
-from evaluation.intervals import geomean
+from evaluation.bench.timing.intervals import geomean
 from evaluation.repository.judge import judge
 from evaluation.repository.task import RepositoryTask, starter_files
 from evaluation.types import GateName, GateResult, Interval, Report, TaskCheck, Verdict

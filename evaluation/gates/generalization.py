@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from functools import partial
 from random import Random
 
+from evaluation.bench.timing.intervals import error_of_draw
+from evaluation.bench.timing.plan import plan_for
 from evaluation.building.cache_folder import machine_secret
 from evaluation.errors import SubmissionError
 from evaluation.gates import BROKEN_BY_SIZE, Trial
@@ -27,10 +29,8 @@ from evaluation.gates.performance import (
     slowed_text,
     too_fast,
 )
-from evaluation.intervals import error_of_draw
 from evaluation.tasks.neighbours import neighbours
 from evaluation.tasks.spec import Task
-from evaluation.timing.plan import plan_for
 from evaluation.types import Case, GateName, GateResult, Measurement, Reason, Split, Verdict
 
 NAME, ORDER, STAGE, HIDDEN = GateName.GENERALIZATION, 50, "measure", True

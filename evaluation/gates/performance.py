@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from evaluation.bench.timing.estimates import NOISY, ROOFLINE_MARGIN
+from evaluation.bench.timing.intervals import geomean, half_width
+from evaluation.bench.timing.plan import Plan, plan_for
 from evaluation.device_kind import CPU
 from evaluation.gates import Trial
-from evaluation.intervals import geomean, half_width
-from evaluation.timing.estimates import NOISY, ROOFLINE_MARGIN
-from evaluation.timing.plan import Plan, plan_for
 from evaluation.tracks.builds import COPYING
 from evaluation.types import (
     Case,

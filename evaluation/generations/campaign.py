@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from evaluation import JUDGE_VERSION
-from evaluation.devices import detect
-from evaluation.devices.device import Device
+from evaluation.bench.devices import detect
+from evaluation.bench.devices.device import Device
 from evaluation.generations import binding, records, verdicts
 from evaluation.generations.generation import Generation
 from evaluation.generations.tasks import Suites

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import pipeline
+from evaluation.bench.devices import detect
 from evaluation.device_kind import CPU, GPU, gpu_vendor
-from evaluation.devices import detect
 from evaluation.errors import RequestError
 from evaluation.generations import binding, packed, records, selection
 from evaluation.generations.campaign import Campaign, summary

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import pipeline
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.errors import TaskError
 from evaluation.generations.records import MAX_MESSAGE
-from evaluation.process.fork_server import ForkServer
+from evaluation.sandbox.untrusted_text import printable
 from evaluation.tasks.spec import Task
 from evaluation.tracks.load import load_task
 from evaluation.types import GateName, GateResult, Reason, Report, Verdict
-from evaluation.untrusted_text import printable
 
 TRACK = "torch-to-torch"
 """The track of all generations: any call of PyTorch, extensions and kernels in Triton."""

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU
 from evaluation.errors import Broken, TaskError
-from evaluation.process.fork_server import ForkServer
 from evaluation.production import calls as arguments
 from evaluation.production import judge, library_source, models, swap
 from evaluation.production.architectures import Architecture, ModuleTask

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation import JUDGE_VERSION
+from evaluation.bench.devices import detect
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.building import extensions, native, static_analysis
 from evaluation.device_kind import GPU, gpu_count
-from evaluation.devices import detect
 from evaluation.errors import (
     Broken,
     BuildError,
@@ -27,7 +29,6 @@ from evaluation.errors import (
 )
 from evaluation.gates.integrity import read
 from evaluation.languages.cuda import RULES
-from evaluation.process.fork_server import ForkServer
 from evaluation.production import drops
 from evaluation.production.architectures import COLLECTIVES, TRACK, Architecture, ModuleTask
 from evaluation.production.composition import (
@@ -43,7 +44,6 @@ from evaluation.production.phases import Extent, Regime
 from evaluation.production.trial import Trial
 from evaluation.sandbox import untrusted_files
 from evaluation.sandbox.features import isolates_ranks, isolation_features
-from evaluation.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.types import CompilerOutput, GateName, GateResult, Interval, Reason, Report, Verdict
 
 if TYPE_CHECKING:

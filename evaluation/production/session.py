@@ -13,15 +13,16 @@ from typing import Any, Self
 import torch
 from torch import nn
 
+from evaluation.bench.memory.cuda_ipc import DeviceMemory
+from evaluation.bench.memory.host import HostMemory, HostRegion
+from evaluation.bench.memory.layout import Layout, Region, TensorSpec
+from evaluation.bench.memory.poison import poison, unwritten
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.process.handle import ProcessHandle
+from evaluation.bench.process.limits import ProcessLimits
+from evaluation.bench.timing.clock import WindowClock
 from evaluation.device_kind import GPU, candidate_cores
 from evaluation.errors import SubmissionError
-from evaluation.memory.cuda_ipc import DeviceMemory
-from evaluation.memory.host import HostMemory, HostRegion
-from evaluation.memory.layout import Layout, Region, TensorSpec
-from evaluation.memory.poison import poison, unwritten
-from evaluation.process.fork_server import ForkServer
-from evaluation.process.handle import ProcessHandle
-from evaluation.process.limits import ProcessLimits
 from evaluation.production import models, split
 from evaluation.production.architectures import Architecture, ModuleTask
 from evaluation.production.compiler_cache import KeptCode
@@ -29,7 +30,6 @@ from evaluation.production.models import ModelData
 from evaluation.production.phases import LOGIT_ROWS, Regime
 from evaluation.sandbox import untrusted_files
 from evaluation.tasks.input_families import dtype_name
-from evaluation.timing.clock import WindowClock
 from evaluation.types import Argument, Reason
 
 MEMORY_MB = {"cpu": 4096, "gpu": 65536}

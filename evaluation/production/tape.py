@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from evaluation.bench.memory.layout import TensorSpec
 from evaluation.errors import Broken, SubmissionError
-from evaluation.memory.layout import TensorSpec
 from evaluation.production import calls, models, swap
 from evaluation.production.architectures import ModuleTask
 from evaluation.production.session import LiveSession, Memory, at_rank

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from evaluation.bench.timing.disturbance import Disturbance
+from evaluation.bench.timing.estimates import NOISY
+from evaluation.bench.timing.intervals import half_width
 from evaluation.building.cache_folder import replace_text
 from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError
-from evaluation.intervals import half_width
 from evaluation.production import drops, windows
 from evaluation.production.drops import Reported
 from evaluation.production.limits import Ratios, limits_of
@@ -24,8 +26,6 @@ from evaluation.production.phases import DECODED_TOKENS, Regime
 from evaluation.production.windows import ModelWindows, ModuleTiming, Timing
 from evaluation.sandbox import procfs
 from evaluation.tasks.input_families import dtype_name
-from evaluation.timing.disturbance import Disturbance
-from evaluation.timing.estimates import NOISY
 from evaluation.types import (
     GateName,
     GateResult,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from evaluation.bench.timing.disturbance import Disturbance
 from evaluation.production.architectures import Architecture
 from evaluation.production.phases import Extent
-from evaluation.timing.disturbance import Disturbance
 
 if TYPE_CHECKING:
     from evaluation.production.session import LiveSession

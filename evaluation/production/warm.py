@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from evaluation.process.fork_server import ForkServer
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.production import phases
 from evaluation.production.architectures import Architecture
 from evaluation.production.compiler_cache import KeptCode

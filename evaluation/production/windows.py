@@ -15,6 +15,9 @@ from typing import Any
 
 import torch
 
+from evaluation.bench.timing import estimates
+from evaluation.bench.timing.estimates import Block
+from evaluation.bench.timing.plan import Plan, Spread
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import Broken, SubmissionError
 from evaluation.production import budget, drops, tape
@@ -22,9 +25,6 @@ from evaluation.production.architectures import ModuleTask
 from evaluation.production.limits import Ratios
 from evaluation.production.phases import Regime
 from evaluation.production.session import UNTRUSTED, LiveSession, Memory, at_rank
-from evaluation.timing import estimates
-from evaluation.timing.estimates import Block
-from evaluation.timing.plan import Plan, Spread
 from evaluation.types import Interval, Reason
 
 SPREAD = Spread(0.04, 0.01)

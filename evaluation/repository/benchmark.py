@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from evaluation.bench.timing.disturbance import QUIET_SHARE, Disturbance, OtherWork
+from evaluation.bench.timing.estimates import Block, Blocks, speedup_of
+from evaluation.bench.timing.intervals import half_width
+from evaluation.bench.timing.plan import CPU_SPREAD
 from evaluation.errors import Broken, SubmissionError
-from evaluation.intervals import half_width
 from evaluation.repository.builds import Checkout, ended
 from evaluation.repository.task import BENCHMARK, NONCE, SEED
 from evaluation.sandbox.launch import Completed
-from evaluation.timing.disturbance import QUIET_SHARE, Disturbance, OtherWork
-from evaluation.timing.estimates import Block, Blocks, speedup_of
-from evaluation.timing.plan import CPU_SPREAD
 from evaluation.types import Measurement, Reason, Split
 
 MAX_CASES = 100

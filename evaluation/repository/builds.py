@@ -22,10 +22,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from evaluation.bench.devices.gpu_files import Gpus, measured
 from evaluation.building import nvcc
 from evaluation.device_kind import GPU, candidate_cores
 from evaluation.errors import Broken, BuildError
-from evaluation.gpu_files import Gpus, measured
 from evaluation.repository.task import BUILD, TRACK, Command, RepositoryTask, is_executable
 from evaluation.sandbox import launch, resource_watch, untrusted_files
 from evaluation.sandbox.features import isolation_features

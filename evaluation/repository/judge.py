@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import JUDGE_VERSION, device_kind
+from evaluation.bench.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.device_kind import GPU
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.gates.performance import interval_text, is_noisy, overall
@@ -24,9 +25,8 @@ from evaluation.repository import benchmark, submission
 from evaluation.repository.builds import Checkout, checkout, ended, log
 from evaluation.repository.task import BUILD, CORRECTNESS, SEED, RepositoryTask
 from evaluation.sandbox.features import isolation_features
-from evaluation.timing.disturbance import PATIENCE_SECONDS, Disturbance
+from evaluation.sandbox.untrusted_text import printable
 from evaluation.types import CompilerOutput, GateName, GateResult, Reason, Report, Verdict
-from evaluation.untrusted_text import printable
 
 CLOCK = "suite"
 """The clock of these times, in the details of the performance gate."""

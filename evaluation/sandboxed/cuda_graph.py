@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
+from evaluation.bench.memory import cuda_ipc
+from evaluation.bench.memory.cuda_ipc import call as _call
 from evaluation.errors import Broken
-from evaluation.memory import cuda_ipc
-from evaluation.memory.cuda_ipc import call as _call
 
 MIN_CUDA_TO_MOVE_GRAPHS = 13
 """The first release of CUDA that can move a graph into another."""

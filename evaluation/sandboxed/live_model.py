@@ -24,11 +24,11 @@ from evaluation.building import extensions
 from evaluation.errors import SubmissionError
 from evaluation.languages._python import load_module
 from evaluation.languages.torch import COMPILER
-from evaluation.process.channel import Message
 from evaluation.production import calls, models, split, swap
 from evaluation.production.compiler_cache import KeptCode, ProcessCache
 from evaluation.production.models import ModelData
 from evaluation.production.phases import LOGIT_ROWS, MODES, Regime
+from evaluation.sandbox.channel import Message
 from evaluation.types import Argument, BufferSet, Launch, Reason
 
 MAX_RECOMPILES = 64

@@ -20,8 +20,8 @@ import traceback
 import torch
 
 from evaluation.languages import languages
-from evaluation.process.channel import TOKEN_BYTES, Channel, ChannelError, Message
 from evaluation.sandbox import launch
+from evaluation.sandbox.channel import TOKEN_BYTES, Channel, ChannelError, Message
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.syscalls import die_with_parent
 from evaluation.sandboxed import runner

@@ -1,6 +1,6 @@
 """UNTRUSTED: runs a candidate's kernel under a profiler, in the sandbox. Run as a script.
 
-    profile_kernel.py JOB [confined]        a JSON object; see `evaluation.profiling.profile`
+    profile_kernel.py JOB [confined]        a JSON object; see `evaluation.kinds.kernel.profile`
 
 Inputs are those of a seen case, from a public seed. The candidate's output is dropped. Two lines
 are printed: REACHED, before any of the candidate's code runs, and ANSWER followed by JSON.
@@ -70,9 +70,9 @@ def restart_confined(policy: str, arguments: Sequence[str]) -> NoReturn:
 def _profile(job: Mapping[str, Any], output: int) -> dict[str, Any]:
     import torch
 
+    from evaluation.bench.profiling.tools import tools
     from evaluation.languages import languages
     from evaluation.languages.torch import TorchKernel
-    from evaluation.profiling.tools import tools
     from evaluation.types import Argument, Case, Split
 
     torch.set_num_threads(1)

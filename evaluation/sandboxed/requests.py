@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
+from evaluation.bench.memory import cuda_ipc
+from evaluation.bench.memory.layout import map_region
 from evaluation.errors import SubmissionError
-from evaluation.memory import cuda_ipc
-from evaluation.memory.layout import map_region
-from evaluation.process.channel import Message
+from evaluation.sandbox.channel import Message
 from evaluation.types import Reason
 
 _REASON_OF_TEXT = {

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from evaluation.bench.memory.layout import Layout, map_region
 from evaluation.errors import Broken
 from evaluation.languages import Kernel, Language, languages
 from evaluation.languages.torch import TorchKernel
-from evaluation.memory.layout import Layout, map_region
-from evaluation.process.channel import Message
+from evaluation.sandbox.channel import Message
 from evaluation.sandboxed.cuda_graph import SerialGraph, SerialLaunches, capture_stream
 from evaluation.sandboxed.requests import RequestHandler
 from evaluation.types import Argument, Launch

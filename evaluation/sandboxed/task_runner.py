@@ -14,9 +14,9 @@ from pathlib import Path
 
 import torch
 
-from evaluation.memory import cuda_ipc
-from evaluation.memory.layout import Layout
-from evaluation.process.channel import Channel, Message
+from evaluation.bench.memory import cuda_ipc
+from evaluation.bench.memory.layout import Layout
+from evaluation.sandbox.channel import Channel, Message
 from evaluation.sandboxed.requests import RequestHandler
 from evaluation.tasks.input_families import dtype_name
 from evaluation.tasks.loaded_code import LoadedCode, LoadedLaunches, run_here

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.devices.locks import locked
+from evaluation.bench.devices.locks import locked
 from runners.process.supervisor import Child, Ended, Ending, stopping
 
 OnLines = Callable[[list[str]], None]

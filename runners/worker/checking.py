@@ -24,9 +24,9 @@ from arena.catalog.task_folders import write_files
 from arena.curation import checks
 from arena.curation.models import Check
 from arena.runs.services import new_lease
+from evaluation.bench.devices.gpu_files import Gpus, measured, of_uuid
 from evaluation.building import nvcc
 from evaluation.device_kind import GPU
-from evaluation.gpu_files import Gpus, measured, of_uuid
 from evaluation.sandbox import launch, untrusted_files
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.conf import settings
 
-from evaluation.devices.cores import shares
+from evaluation.bench.devices.cores import shares
 from runners.process.supervisor import Child, Ending
 from runners.worker import judging
 from runners.worker.bench import Bench, of_processor

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from evaluation.process.freezer import Freezer
+from evaluation.bench.process.freezer import Freezer
 from runners.agent.control_socket import TimeBudget
 
 POLL_SECONDS = 0.1

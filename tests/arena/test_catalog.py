@@ -26,8 +26,8 @@ from arena.catalog.services import (
     sync_tasks,
 )
 from arena.runs import standings
-from evaluation.memory import ring
-from evaluation.timing import plan as plans
+from evaluation.bench.memory import ring
+from evaluation.bench.timing import plan as plans
 from evaluation.tracks.load import load_task
 from evaluation.types import Split
 from tests.arena.factories import finished

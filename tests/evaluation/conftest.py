@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from evaluation import pipeline
-from evaluation.memory import ring
+from evaluation.bench.memory import ring
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.timing import plan as plans
 from evaluation.pipeline import Request, evaluate
-from evaluation.process.fork_server import ForkServer
 from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
-from evaluation.timing import plan as plans
 from evaluation.tracks.load import load_task
 from evaluation.types import Report
 from tests import kept_builds

@@ -33,9 +33,9 @@ from evaluation.__main__ import (
     serve_request,
     with_track_apart,
 )
-from evaluation.devices import detect
+from evaluation.bench.devices import detect
 from evaluation.errors import TaskError
-from evaluation.profiling import profile as profiling
+from evaluation.kinds.kernel import profile as profiling
 
 from .conftest import OPERATORS
 

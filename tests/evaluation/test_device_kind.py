@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluation import device_kind
-from evaluation.devices import detect
+from evaluation.bench.devices import detect
 from evaluation.errors import Broken
 from evaluation.languages import languages
 from evaluation.tracks.load import load_task

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from evaluation import pipeline, report_text
-from evaluation.devices import detect
+from evaluation.bench.devices import detect
+from evaluation.bench.process import handle
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.errors import Broken, BuildError
 from evaluation.gates import gates, generalization
 from evaluation.languages.cpp import Cpp
 from evaluation.pipeline import Request, evaluate
-from evaluation.process import handle
-from evaluation.process.fork_server import ForkServer
 from evaluation.sandbox import procfs
 from evaluation.sandbox.policy import IsolationFeatures
 from evaluation.session import MeasurementSession

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from evaluation import verdict_queue
-from evaluation.devices import cores
-from evaluation.devices.device import Device
+from evaluation.bench.devices import cores
+from evaluation.bench.devices.device import Device
 from evaluation.verdict_queue import VerdictQueue
 
 JUDGE = """
@@ -52,7 +52,7 @@ def gpu(uuid: str) -> Device:
 
 @pytest.fixture
 def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Device:
-    monkeypatch.setattr("evaluation.devices.locks.LOCKS", tmp_path)
+    monkeypatch.setattr("evaluation.bench.devices.locks.LOCKS", tmp_path)
     return gpu("GPU-0")
 
 

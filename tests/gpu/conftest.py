@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from evaluation import device_kind, pipeline
+from evaluation.bench.devices.vendors import cpu
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.process.task_host import processes_of
+from evaluation.bench.timing import plan as plans
 from evaluation.building import nvcc
-from evaluation.devices.vendors import cpu
 from evaluation.languages import languages, triton
-from evaluation.process.fork_server import ForkServer
-from evaluation.process.task_host import processes_of
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks import task_code
-from evaluation.timing import plan as plans
 from tests import kept_builds
 from tests.gpu.results import Results
 from tests.gpu.submissions import Submission, build_all

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from benchmarks.shared import provenance, write_json
+from evaluation.bench.devices import detect
 from evaluation.building.cache_folder import default_cache
-from evaluation.devices import detect
 from evaluation.sandbox.features import isolation_features
 from evaluation.types import to_json
 

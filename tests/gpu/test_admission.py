@@ -10,7 +10,7 @@ import pytest
 
 from evaluation.admission import admit
 from evaluation.admission.trivial_submissions import NOTES
-from evaluation.process.fork_server import ForkServer
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.tasks.operator import Track
 from evaluation.tracks.load import load_task
 from evaluation.types import Reason, Verdict

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from evaluation.bench.devices import detect
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.timing.plan import plan_for
 from evaluation.device_kind import GPU
-from evaluation.devices import detect
 from evaluation.gates import performance
-from evaluation.process.fork_server import ForkServer
 from evaluation.session import MeasurementSession
-from evaluation.timing.plan import plan_for
 from evaluation.tracks.builds import COPYING, baselines, build
 from evaluation.tracks.load import load_task
 from evaluation.tracks.torch_variants import COMPILED, EAGER, source

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluation.anticheat import window_checks
-from evaluation.anticheat.late_inputs import LateInputs
-from evaluation.anticheat.launch_order import OverlapDetector
+from evaluation.bench.anticheat import window_checks
+from evaluation.bench.anticheat.late_inputs import LateInputs
+from evaluation.bench.anticheat.launch_order import OverlapDetector
+from evaluation.bench.memory import cuda_ipc
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.errors import SubmissionError
-from evaluation.memory import cuda_ipc
-from evaluation.process.fork_server import ForkServer
 from evaluation.types import Reason
 from tests.gpu.submissions import HERE, Submission
 from tests.gpu.test_launch_order import timer_of

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluation.anticheat import window_checks
-from evaluation.anticheat.launch_order import LaunchOrderSamples, OverlapDetector
-from evaluation.memory import cuda_ipc
-from evaluation.memory.ring import BufferRing
-from evaluation.process.fork_server import ForkServer
-from evaluation.process.handle import ProcessHandle
-from evaluation.process.limits import ProcessLimits
-from evaluation.timing.clock import WindowClock
-from evaluation.timing.window import Observe, WindowTimer, no_observation
+from evaluation.bench.anticheat import window_checks
+from evaluation.bench.anticheat.launch_order import LaunchOrderSamples, OverlapDetector
+from evaluation.bench.memory import cuda_ipc
+from evaluation.bench.memory.ring import BufferRing
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.process.handle import ProcessHandle
+from evaluation.bench.process.limits import ProcessLimits
+from evaluation.bench.timing.clock import WindowClock
+from evaluation.bench.timing.window import Observe, WindowTimer, no_observation
 from evaluation.tracks import builds
 from evaluation.types import Split
 from tests.gpu.submissions import HERE, Submission

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.bench.devices import detect
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import GPU
-from evaluation.devices import detect
 from evaluation.errors import SubmissionError
-from evaluation.process.fork_server import ForkServer
 from evaluation.session import MeasurementSession
 from evaluation.tracks import builds
 from evaluation.types import Reason, Split

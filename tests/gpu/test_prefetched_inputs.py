@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from evaluation.anticheat.prefetched_inputs import PrefetchCheck
+from evaluation.bench.anticheat.prefetched_inputs import PrefetchCheck
+from evaluation.bench.memory.cuda_ipc import DeviceMemory
+from evaluation.bench.memory.layout import Layout, Region, TensorSpec
 from evaluation.errors import SubmissionError
-from evaluation.memory.cuda_ipc import DeviceMemory
-from evaluation.memory.layout import Layout, Region, TensorSpec
 from evaluation.types import Reason
 
 pytestmark = pytest.mark.gpu

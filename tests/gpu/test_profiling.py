@@ -9,9 +9,9 @@ import pytest
 
 from evaluation import report_text
 from evaluation.__main__ import PASSED, main
+from evaluation.bench.profiling.tools import cupti, ncu
 from evaluation.device_kind import GPU
-from evaluation.profiling import profile as profiling
-from evaluation.profiling.tools import cupti, ncu
+from evaluation.kinds.kernel import profile as profiling
 from evaluation.tasks.spec import Task
 from evaluation.tracks import builds
 from evaluation.tracks.load import load_task

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.devices import detect
+from evaluation.bench.devices import detect
 from tests.gpu.results import Results
 
 

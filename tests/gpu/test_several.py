@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.bench.devices import detect
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.process.handle import ProcessHandle
+from evaluation.bench.process.limits import ProcessLimits
+from evaluation.bench.timing.clock import WindowClock
 from evaluation.building import nvcc
-from evaluation.devices import detect
-from evaluation.process.fork_server import ForkServer
-from evaluation.process.handle import ProcessHandle
-from evaluation.process.limits import ProcessLimits
 from evaluation.sandbox.features import isolates_ranks
-from evaluation.timing.clock import WindowClock
 from tests.gpu.submissions import TASKS
 
 ROOT = Path(__file__).resolve().parents[2]

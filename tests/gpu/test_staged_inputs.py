@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.anticheat import staged_inputs
+from evaluation.bench.anticheat import staged_inputs
+from evaluation.bench.memory import cuda_ipc
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.errors import SubmissionError
-from evaluation.memory import cuda_ipc
-from evaluation.process.fork_server import ForkServer
 from evaluation.types import Reason
 from tests.gpu.submissions import HERE, Submission
 from tests.gpu.test_launch_order import timer_of

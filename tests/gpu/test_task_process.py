@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from evaluation.bench.memory import cuda_ipc
+from evaluation.bench.memory.verify import acceptable
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.process.task_process import TaskProcess
 from evaluation.device_kind import GPU
 from evaluation.errors import TaskError
-from evaluation.memory import cuda_ipc
-from evaluation.memory.verify import acceptable
-from evaluation.process.fork_server import ForkServer
-from evaluation.process.task_process import TaskProcess
 from evaluation.tasks.loaded_code import LoadedCode, run_here
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import Reference

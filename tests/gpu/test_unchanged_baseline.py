@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.timing.test_unchanged_baseline import assert_reads_one
+from tests.evaluation.bench.timing.test_unchanged_baseline import assert_reads_one
 
 
 @pytest.mark.gpu

@@ -9,11 +9,11 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).parents[2])  # a judge's environment has no PYTHONPATH
 
 from evaluation.__main__ import main  # noqa: E402  (found through the path above)
+from evaluation.bench.timing import plan as plans  # noqa: E402
 from evaluation.repository import benchmark  # noqa: E402
-from evaluation.timing import plan as plans  # noqa: E402
 
 if sys.argv[1:] == ["wait"]:  # only a judge that measures imports PyTorch
-    from evaluation.memory import ring
+    from evaluation.bench.memory import ring
 
     ring.MAX_SLOTS = 32
 benchmark.ROUND = benchmark.FINAL = benchmark.Extent(1, 1, 1.0, 1.0)

@@ -31,7 +31,7 @@ django.setup()
 
 import manage  # noqa: E402
 from arena.catalog.services import SyncReport  # noqa: E402
-from evaluation.devices import cores  # noqa: E402
+from evaluation.bench.devices import cores  # noqa: E402
 from runners import local  # noqa: E402
 from runners.process import supervisor  # noqa: E402
 from runners.worker import attempt, judging, worker  # noqa: E402

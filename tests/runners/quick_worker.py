@@ -14,7 +14,7 @@ import django
 django.setup()
 
 from arena.runs.services import reaper  # noqa: E402  (Django must be set up first)
-from evaluation.devices import cores  # noqa: E402
+from evaluation.bench.devices import cores  # noqa: E402
 from evaluation.sandbox import resource_watch  # noqa: E402
 from runners import agents  # noqa: E402
 from runners.__main__ import main  # noqa: E402

@@ -22,6 +22,7 @@ from evaluation.admission.admit import (
     implementations,
 )
 from evaluation.admission.trivial_submissions import NOTES
+from evaluation.bench.timing.plan import Plan
 from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError
 from evaluation.gates import Trial
@@ -31,7 +32,6 @@ from evaluation.report_text import attempt as rendered_attempt
 from evaluation.session import MeasurementSession
 from evaluation.tasks.operator import Example
 from evaluation.tasks.spec import OPEN_TRACK, self_tested
-from evaluation.timing.plan import Plan
 from evaluation.tracks import torch_variants
 from evaluation.tracks.load import load_operator, load_task
 from evaluation.types import Case, GateResult, Interval, Reason, Split, Verdict

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from evaluation.admission.trivial_submissions import NOTES, probes
+from evaluation.bench.memory.ring import values_of
 from evaluation.building import nvcc
 from evaluation.gates.integrity import read
 from evaluation.languages import languages
 from evaluation.languages.hip import INCLUDE
-from evaluation.memory.ring import values_of
 from evaluation.tasks.domain import dtype_of, elements, shape_of
 from evaluation.tasks.operator import Operator, Track
 from evaluation.tasks.spec import Task, find_operators, folder_of

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from evaluation.bench.devices import detect
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.timing.plan import plan_for
 from evaluation.device_kind import CPU
-from evaluation.devices import detect
 from evaluation.gates import performance
 from evaluation.languages._signature import names_all
-from evaluation.process.fork_server import ForkServer
 from evaluation.session import MeasurementSession
 from evaluation.tasks.spec import Task
-from evaluation.timing.plan import plan_for
 from evaluation.tracks.builds import COPYING, baselines, build
 from evaluation.tracks.load import load_task
 from evaluation.tracks.torch_variants import EAGER, source

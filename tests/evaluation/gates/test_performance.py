@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
+from evaluation.bench.timing.disturbance import Disturbance
 from evaluation.errors import SubmissionError
 from evaluation.gates import Trial, generalization, performance
 from evaluation.tasks.spec import Task
-from evaluation.timing.disturbance import Disturbance
 from evaluation.types import Case, Interval, Measurement, Reason, Split, Verdict
 
 

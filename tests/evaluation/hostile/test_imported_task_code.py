@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.importing.checkout import Checkout
 from evaluation.importing.importer import import_suite
 from evaluation.importing.outcome import FIRST_CLASS, REFUSED
 from evaluation.importing.suites import suites
 from evaluation.pipeline import Request, evaluate
-from evaluation.process.fork_server import ForkServer
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks.loaded_code import LoadedCode
 from evaluation.tracks.load import load_operator, load_task

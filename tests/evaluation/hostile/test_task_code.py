@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.bench.process.fork_server import ROOT, ForkServer
 from evaluation.pipeline import Request, evaluate
-from evaluation.process.fork_server import ROOT, ForkServer
 from evaluation.sandbox.features import isolation_features
 from evaluation.tracks.load import load_operator, load_task
 from evaluation.types import GateName, Reason, Verdict

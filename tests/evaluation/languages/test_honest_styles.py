@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.bench.devices import detect
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU
-from evaluation.devices import detect
 from evaluation.errors import SubmissionError, Unsupported
 from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate
-from evaluation.process.fork_server import ForkServer
 from evaluation.session import MeasurementSession
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import baselines, build

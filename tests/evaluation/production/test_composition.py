@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from evaluation.__main__ import main
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU
 from evaluation.errors import RequestError
-from evaluation.process.fork_server import ForkServer
 from evaluation.production import judge as production
 from evaluation.production.architectures import ModuleTask, architectures
 from evaluation.production.composition import causes, check_disjoint, parts_of

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.bench.process import rank_channels
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU
-from evaluation.process import rank_channels
-from evaluation.process.fork_server import ForkServer
 from evaluation.production import judge as production
 from evaluation.production import windows
 from evaluation.production.architectures import find_task

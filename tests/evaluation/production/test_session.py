@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from evaluation.bench.memory.host import HostMemory
+from evaluation.bench.memory.layout import Layout, Region, TensorSpec
 from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError
-from evaluation.memory.host import HostMemory
-from evaluation.memory.layout import Layout, Region, TensorSpec
 from evaluation.production.architectures import find_task
 from evaluation.production.session import LiveSession, PhaseMemory
 from tests.conftest import skip_or_fail

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from evaluation.bench.timing.disturbance import Disturbance
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import Inconclusive, SubmissionError
 from evaluation.production import times
@@ -15,7 +16,6 @@ from evaluation.production.limits import Ratios
 from evaluation.production.phases import Regime
 from evaluation.production.times import Engaged
 from evaluation.production.windows import Checked
-from evaluation.timing.disturbance import Disturbance
 
 
 def windows(mode: str, captured: bool = True, refusal: str = "") -> Any:

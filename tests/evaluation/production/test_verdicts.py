@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU
-from evaluation.process.fork_server import ForkServer
 from evaluation.production import judge as production
 from evaluation.production.architectures import find_task
 from evaluation.production.composition import Part

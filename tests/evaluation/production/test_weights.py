@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from evaluation.memory.host import HostRegion
-from evaluation.memory.layout import Layout, TensorSpec, map_region
+from evaluation.bench.memory.host import HostRegion
+from evaluation.bench.memory.layout import Layout, TensorSpec, map_region
 
 
 @pytest.fixture

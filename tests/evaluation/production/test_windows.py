@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+from evaluation.bench.timing.estimates import Block
 from evaluation.device_kind import CPU, GPU
 from evaluation.production import tape, windows
 from evaluation.production.phases import Regime
 from evaluation.production.windows import ModelWindows
-from evaluation.timing.estimates import Block
 
 
 class Memory:

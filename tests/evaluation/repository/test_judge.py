@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
+from evaluation.bench.timing.disturbance import Disturbance
+from evaluation.bench.timing.estimates import Blocks
 from evaluation.errors import Broken, Inconclusive
 from evaluation.repository import benchmark
 from evaluation.repository.judge import judge
 from evaluation.repository.task import RepositoryTask, load
-from evaluation.timing.disturbance import Disturbance
-from evaluation.timing.estimates import Blocks
 from evaluation.types import GateName, Reason, Report, Verdict
 from tests.evaluation.repository.conftest import write
 

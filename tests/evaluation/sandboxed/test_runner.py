@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.process.channel import Message
+from evaluation.sandbox.channel import Message
 from evaluation.sandboxed.runner import KernelRunner
 
 NO_FAILURE = {"reason": None}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from evaluation.bench.memory.input_pool import InputPool
+from evaluation.bench.memory.verify import acceptable, compare
 from evaluation.errors import SubmissionError
-from evaluation.memory.input_pool import InputPool
-from evaluation.memory.verify import acceptable, compare
 from evaluation.tasks.properties import Distances
 from evaluation.tasks.reference import Reference
 from evaluation.tasks.spec import folder_of

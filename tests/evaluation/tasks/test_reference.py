@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 import torch
 
+from evaluation.bench.memory.poison import poison
+from evaluation.bench.memory.verify import MAX_ESTIMATES, acceptable, compare, compare_launch
 from evaluation.errors import SubmissionError
-from evaluation.memory.poison import poison
-from evaluation.memory.verify import MAX_ESTIMATES, acceptable, compare, compare_launch
 from evaluation.tasks.defaults import complete
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import ExpectedOutput, Reference

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from evaluation.memory.verify import MAX_ESTIMATES
+from evaluation.bench.memory.verify import MAX_ESTIMATES
 from evaluation.tasks.float64 import lifted
 from evaluation.tasks.roundings import (
     MAX_BATCHED,

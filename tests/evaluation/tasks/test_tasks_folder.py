@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from evaluation.bench.memory.verify import compare
 from evaluation.errors import SubmissionError
 from evaluation.languages._python import load_function
-from evaluation.memory.verify import compare
 from evaluation.tasks.domain import elements
 from evaluation.tasks.input_families import FAMILIES
 from evaluation.tasks.operator import Example, Operator, output_shapes

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.devices.cores import Threads, shares
+from evaluation.bench.devices.cores import Threads, shares
 from runners.process.supervisor import Child, Ended, Ending, stopping
 from runners.worker.bench import Bench, OnLines, taken
 from tests.runners.house import ROOT, House

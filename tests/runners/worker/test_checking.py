@@ -32,8 +32,8 @@ LEFT_OUT = (
 QUICK_JUDGE = """
 import dataclasses, sys
 from evaluation.__main__ import main
-from evaluation.memory import ring
-from evaluation.timing import plan as plans
+from evaluation.bench.memory import ring
+from evaluation.bench.timing import plan as plans
 
 ring.MAX_SLOTS = 32
 plans.FINAL_PLAN = dataclasses.replace(plans.QUICK_PLAN, min_blocks=3, max_blocks=3)

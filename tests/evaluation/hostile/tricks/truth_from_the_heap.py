@@ -14,7 +14,7 @@ def centred(x, scale):
         for name in (
             "evaluation.tasks.reference",
             "evaluation.session",
-            "evaluation.memory.ring",
+            "evaluation.bench.memory.ring",
         )
     )
     wide = [o for o in gc.get_objects() if type(o) is torch.Tensor and o.dtype is torch.float64]

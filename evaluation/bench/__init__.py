@@ -1,0 +1,1 @@
+"""Measuring of a workload: times, memory, processes, devices and checks against cheating."""

@@ -1,0 +1,69 @@
+"""Staged-input check: each launch of a window must compute its own output from its own inputs.
+
+All inputs of an ordinary window are in memory when it begins, so one launch could compute all
+outputs. Here the last of each launch's inputs arrive just before it, and a secret stretch of a
+window is launched. The graph that was captured for timing is copied for this, not captured again;
+only launches that allocate memory are, and may notice. Nothing follows the last of these launches,
+so this is also where a launch that fetches the inputs of the next one is found.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+
+import torch
+
+from evaluation.bench.anticheat.prefetched_inputs import PrefetchCheck
+from evaluation.bench.memory.cuda_ipc import DeviceMemory
+from evaluation.bench.memory.host import HostMemory
+from evaluation.bench.memory.input_slices import secret_slice
+from evaluation.bench.timing.window import WindowTimer
+
+MAX_LAUNCHES, MAX_BYTES = 64, 256 << 20
+"""Launches of a stretch and bytes of their inputs; two launches in any case."""
+CHECKED = 16
+"""Launches of a stretch whose values are checked: work ahead of time is wrong in most of them."""
+
+
+def check(
+    timer: WindowTimer,
+    memory: HostMemory | DeviceMemory,
+    *,
+    max_launches: int = MAX_LAUNCHES,
+    max_bytes: int = MAX_BYTES,
+) -> None:
+    """Run a stretch of a timer's window, some of each launch's inputs arriving just before it.
+
+    Until then a secret part of them is that of the next launch, now small, now all. A candidate
+    that works ahead would have to compare all inputs.
+
+    Raises: SubmissionError.
+    """
+    ring, layout = timer.ring, timer.ring.inputs.layout
+    launches = min(timer.launches, ring.slots)
+    if launches < 2:
+        return
+    count = min(max_launches, launches, max(2, max_bytes // layout.stride))
+    first = secrets.randbelow(launches - count + 1)
+    inputs = [ring.inputs.row(first + number) for number in range(count)]
+    stage = memory.region("stage", dataclasses.replace(layout, slots=count, seed=0))
+    rows = stage.layout.rows(stage.bytes)
+    try:
+        ring.refill(first, count)
+        torch.stack(inputs, out=rows)
+        for number, row in enumerate(inputs):
+            part = secret_slice(layout.stride)
+            row[part] = rows[(number + 1) % count, part]
+        prefetch = None
+        if rows.is_cuda:
+            if torch.version.cuda:
+                prefetch = PrefetchCheck(ring.inputs, range(first, first + count), launches)
+            torch.cuda.synchronize()
+        timer.process.run_staged(stage, first, ring.poll)
+        if prefetch:
+            prefetch.check(timer.where)
+        where = f"{timer.where}, inputs that arrive just before their launch"
+        ring.verify(first, count, min(count, CHECKED), where)
+    finally:
+        stage.close()

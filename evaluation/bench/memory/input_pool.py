@@ -1,0 +1,121 @@
+"""Fresh secret inputs for many launches, made from a few drawn sets of inputs."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from evaluation.bench.memory.layout import Rows
+from evaluation.tasks.defaults import bounds_of
+from evaluation.tasks.reference import Reference
+
+FAMILIES = ("nominal", "outliers", "nominal", "shifted")
+"""Input families of the drawn sets, which are mixed so that all launches look alike."""
+MAX_GATHERED_ELEMENTS = {"cpu": 1 << 11, "cuda": 1 << 20}
+"""Largest tensor that one gather copies for many launches; larger ones are copied one by one."""
+START_ALIGNMENT = 16
+"""Alignment of larger ones in elements, for vectorised copies."""
+
+
+class InputPool:
+    """Drawn inputs of a case, and random gains for them.
+
+    The inputs of a launch are a secret slice of the drawn values times a secret slice of the gains.
+    Without gains, the first values would identify a slice, and its results could be looked up. An
+    input that is drawn from a range is shifted around it instead, by a gain times its length.
+    """
+
+    def __init__(self, reference: Reference, random: torch.Generator) -> None:
+        self._random, device = random, reference.device
+        self._ranges = {
+            argument.name: bounds
+            for argument in reference.operator.activations
+            if (bounds := bounds_of(argument, reference.case))
+        }
+        draws = [reference.draw(family) for family in FAMILIES]
+        generator = torch.Generator(device).manual_seed(secrets.randbits(63))
+        self._reference = reference
+        self._structured = {a.name for a in reference.operator.inputs if a.structured}
+        self._sets: Sequence[Mapping[str, torch.Tensor]] = ()
+        """Inputs of each launch of the last refill, of an operator with structured ones."""
+        self._values: dict[str, torch.Tensor] = {}
+        self._gains: dict[str, torch.Tensor] = {}
+        for name in (argument.name for argument in reference.operator.activations):
+            values = self._values[name] = torch.cat([draw[name].flatten() for draw in draws])
+            if values.dtype.is_floating_point:
+                gains = torch.rand(values.shape, generator=generator, device=device)
+                if name not in self._ranges:
+                    gains = (gains + 0.5).to(values.dtype)
+                self._gains[name] = gains
+
+    def begin(self, count: int) -> None:
+        """Begin a refill of so many launches: draw the inputs that are drawn whole."""
+        if self._structured:
+            self._sets = self._reference.draws(count)
+
+    def draw(self, name: str, count: int) -> torch.Tensor:
+        """Draw the starts of slices of values and gains for launches: int64, shape [2, count]."""
+        if name in self._structured:
+            return torch.arange(count, device=self._random.device).expand(2, count)
+        total = self._values[name].numel()
+        size = total // len(FAMILIES)
+        step = 1 if is_gathered(size, self._random.device) else START_ALIGNMENT
+        starts = -(-(total - size + 1) // step)
+        shape, device = (2, count), self._random.device
+        return torch.randint(starts, shape, generator=self._random, device=device) * step
+
+    def write(
+        self, name: str, starts: torch.Tensor, out: torch.Tensor, rows: Rows = slice(None)
+    ) -> torch.Tensor:
+        """Write one input of launches with these starts into some rows of `out`.
+
+        `out` has the shape [rows, elements], and `starts` has [2, launches].
+        """
+        values, gains, size = self._values[name], self._gains.get(name), out.shape[1]
+        if not size:
+            return out
+        if name in self._structured:
+            for number, launch in zip(_numbers(rows, out), starts[0].tolist(), strict=True):
+                out[number].copy_(self._sets[launch][name].flatten())
+            return out
+        if gains is not None and name in self._ranges:
+            return self._write_shifted(name, starts, out, rows)
+        if is_gathered(size, out.device):
+            written = values.unfold(0, size, 1)[starts[0]]
+            if gains is None:
+                out[rows] = written
+            elif isinstance(rows, torch.Tensor):
+                out[rows] = written.mul_(gains.unfold(0, size, 1)[starts[1]])
+            else:
+                torch.mul(written, gains.unfold(0, size, 1)[starts[1]], out=out[rows])
+            return out
+        for number, start, gain in zip(_numbers(rows, out), *starts.tolist(), strict=True):
+            if gains is None:
+                out[number].copy_(values[start : start + size])
+            else:
+                torch.mul(values[start : start + size], gains[gain : gain + size], out=out[number])
+        return out
+
+    def _write_shifted(
+        self, name: str, starts: torch.Tensor, out: torch.Tensor, rows: Rows
+    ) -> torch.Tensor:
+        """Write an input of a range: the values, each shifted around the range by a gain."""
+        values, gains, size = self._values[name], self._gains[name], out.shape[1]
+        low, high = self._ranges[name]
+        for number, start, gain in zip(_numbers(rows, out), *starts.tolist(), strict=True):
+            share = (values[start : start + size].float() - low) / (high - low)
+            share.add_(gains[gain : gain + size]).frac_()
+            out[number].copy_(share.mul_(high - low).add_(low).clamp_(low, high))
+        return out
+
+
+def _numbers(rows: Rows, out: torch.Tensor) -> Sequence[int]:
+    """Return the numbers of the rows of `out` that are written, one for each launch."""
+    return rows.tolist() if isinstance(rows, torch.Tensor) else range(len(out))
+
+
+def is_gathered(size: int, device: torch.device) -> bool:
+    """Return whether tensors of so many elements are processed for many launches at once."""
+    return size <= MAX_GATHERED_ELEMENTS[device.type]

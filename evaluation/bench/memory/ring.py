@@ -1,0 +1,351 @@
+"""Buffer ring: the memory of one case, refilled with fresh secret inputs before every window."""
+
+from __future__ import annotations
+
+import math
+import random
+import secrets
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Protocol, Self
+
+import torch
+
+from evaluation.bench.memory import cuda_ipc
+from evaluation.bench.memory.host import HostMemory
+from evaluation.bench.memory.input_pool import InputPool, is_gathered
+from evaluation.bench.memory.layout import Layout, Region, Rows, TensorSpec
+from evaluation.bench.memory.poison import BYTES, bits_of, poison, unwritten
+from evaluation.bench.memory.verify import acceptable, compare_launch
+from evaluation.errors import SubmissionError
+from evaluation.tasks.domain import dtype_of, shape_of
+from evaluation.tasks.operator import Operator
+from evaluation.tasks.reference import Reference
+from evaluation.types import Argument, Case, Reason
+
+MAX_SLOTS = 8192
+"""On a CPU, where so many launches of 0.1 us take longer than the overhead of a window."""
+MAX_BATCH_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 26}
+"""Elements whose launches are checked at a time."""
+POISON_DIVISOR = {"cpu": 4, "cuda": 5}
+"""One in so many launches of a window is searched for poison; on a GPU `poll` reads each."""
+
+
+def ring_slots(operator: Operator, case: Case, ring_bytes: int) -> int:
+    """Return the launches whose tensors take `ring_bytes` or more, from two to MAX_SLOTS."""
+    return max(2, min(MAX_SLOTS, math.ceil(ring_bytes / slot_bytes(operator, case))))
+
+
+def slot_bytes(operator: Operator, case: Case) -> int:
+    """Return the bytes of the tensors of one launch, guard bands included."""
+    own = (*operator.activations, *operator.outputs)
+    return Layout.of(_specs(own, case), 1).stride
+
+
+def values_of(operator: Operator, case: Case) -> dict[str, Any]:
+    """Return the sizes, then the scalars, of a case by name, as an entry point receives them."""
+    values: dict[str, Any] = {size: int(case[size]) for size in operator.sizes}
+    for scalar in operator.scalars:
+        value = case[scalar.name]
+        values[scalar.name] = int(value) if scalar.dtype == "int64" else float(value)
+    return values
+
+
+def _specs(arguments: Sequence[Argument], case: Case) -> list[TensorSpec]:
+    tensors = (argument for argument in arguments if argument.role != "scalar")
+    return [TensorSpec(a.name, shape_of(a, case), dtype_of(a, case)) for a in tensors]
+
+
+class Bound(Protocol):
+    """A process that launches over the memory of a case."""
+
+    def bind(
+        self,
+        arguments: Sequence[Argument],
+        regions: Sequence[Region],
+        values: Mapping[str, Any],
+        suite_call: Mapping[str, Any] | None = None,
+    ) -> None: ...
+
+
+class BufferRing:
+    """Shared inputs and outputs of one case, and a copy of every input written.
+
+    Candidate and baseline take turns in the same memory, so that its place favours neither. Slots
+    are numbered around the ring, so that a window can go on from the last to the first. They lie in
+    the memory in a random order.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        case: Case,
+        slots: int,
+        memory: HostMemory | cuda_ipc.DeviceMemory | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """Make the memory of a case. `seed` is that of the weights of a suite's module."""
+        memory = memory or HostMemory()
+        self.reference = Reference(operator, case, memory.device, seed)
+        self.values = values_of(operator, case)
+        self.slots = slots
+        inputs, outputs = (
+            Layout.of(_specs(arguments, case), slots)
+            for arguments in (operator.activations, operator.outputs)
+        )
+        self.inputs = memory.region("inputs", inputs.shuffled())
+        # On a GPU the order in which outputs are written is sampled, in one pass over the memory.
+        on_gpu = memory.device.type != "cpu"
+        self.outputs = memory.region("outputs", outputs if on_gpu else outputs.shuffled())
+        self.weights: Region | None = None
+        """The weights of a suite's module, of one slot that all launches share."""
+        if operator.weights:
+            self.weights = memory.region("weights", Layout.of(_specs(operator.weights, case), 1))
+            for name, tensor in self.weights.slot(0).items():
+                tensor.copy_(self.reference.weights[name])
+        self.secret = 0
+        """The poison of the outputs."""
+        self.check_seconds: float | None = None
+        """Seconds of the last check of one launch's values."""
+        self.polled: list[tuple[torch.Tensor, torch.Tensor]] = []
+        """Memory of each output, and the numbers of the elements that `poll` reads."""
+        self._poll_found_poison = False
+        self._device = memory.device
+        self._on_gpu = on_gpu
+        self._shapes = {a.name: shape_of(a, case) for a in operator.arguments}
+        self._random = torch.Generator(memory.device).manual_seed(secrets.randbits(63))
+        self._starts: dict[str, torch.Tensor] = {
+            spec.name: torch.zeros((2, slots), dtype=torch.int64, device=self._device)
+            for spec in self.inputs.layout.specs
+        }
+        """The pool's slices in every row, by input."""
+        self._filled = 0, 0
+        """First slot and number of slots of the last refill."""
+
+    @property
+    def regions(self) -> list[Region]:
+        """Return the regions to bind to a process."""
+        return [self.inputs, self.outputs, *([self.weights] if self.weights else [])]
+
+    def bind(self, process: Bound) -> None:
+        """Give a process the memory of the case."""
+        reference = self.reference
+        process.bind(reference.operator.arguments, self.regions, self.values, reference.suite_call)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes that are read and written in one round of the ring."""
+        return sum(region.layout.size for region in self.regions)
+
+    @cached_property
+    def _pool(self) -> InputPool:
+        return InputPool(self.reference, self._random)
+
+    # Writes before a launch
+
+    def write(self, inputs: Sequence[Mapping[str, torch.Tensor]]) -> None:
+        """Write these inputs into the first slots, and poison their outputs."""
+        for slot, given in enumerate(inputs):
+            for name, tensor in self.inputs.slot(slot).items():
+                tensor.copy_(given[name])
+        self._poison(0, len(inputs))
+        self._wait_written()
+
+    def refill(self, first: int, count: int) -> None:
+        """Write fresh inputs into `count` slots from `first` on, and poison their outputs."""
+        pool = self._pool
+        pool.begin(count)
+        for spec in self.inputs.layout.specs:
+            column = self.inputs.column(spec.name)
+            starts = pool.draw(spec.name, count)
+            rows = self._rows(self.inputs, first, count)
+            self._starts[spec.name][:, rows] = starts
+            pool.write(spec.name, starts, column, rows)
+        self._filled = first, count
+        self._poison(first, count)
+        if self._on_gpu:
+            self.select_polled(first, count)
+            cuda_ipc.reset_persisting_l2()
+        self._wait_written()
+
+    def _poison(self, first: int, count: int) -> None:
+        self.secret = secrets.randbits(63)
+        rows = self._rows(self.outputs, first, count)
+        for spec in self.outputs.layout.specs:
+            column = self.outputs.column(spec.name)
+            for part in self._one_by_one(rows, column.shape[1]):
+                poison(column, self.secret, part)
+
+    def _wait_written(self) -> None:
+        if self._on_gpu:
+            torch.cuda.synchronize()
+
+    # Checks
+
+    def select_polled(self, first: int, count: int) -> None:
+        """Select a secret element of each output in each slot of a window, for `poll`."""
+        rows, self.polled = self._rows_of(self.outputs, self._slots_from(first, count)), []
+        for spec in self.outputs.layout.specs:
+            column = self.outputs.column(spec.name)
+            if (size := column.shape[1]) and column.dtype not in BYTES:
+                chosen = torch.randint(size, (count,), generator=self._random, device=self._device)
+                end = (self.slots - 1) * column.stride(0) + size
+                memory = column.as_strided((end,), (1,))
+                self.polled.append((memory, rows * column.stride(0) + chosen))
+
+    def poll(self) -> None:
+        """Read the selected outputs, which ends a window on a GPU.
+
+        A process that reports completion too early makes the timed read wait, or is found not to
+        have written.
+        """
+        flags = [unwritten(memory[chosen], self.secret).any() for memory, chosen in self.polled]
+        self._poll_found_poison = bool(torch.stack(flags).any()) if flags else False
+
+    def verify(
+        self,
+        first: int,
+        count: int,
+        sample: int,
+        where: str,
+        undecided: Collection[int] = (),
+    ) -> None:
+        """Check the outputs of a timed window of `count` slots from `first` on.
+
+        Some launches are searched for poison. The values of `sample` launches, which may be 0, are
+        compared with the reference. Both are chosen in secret. No values are known for launches
+        that are `undecided`.
+
+        Raises: SubmissionError naming `where`.
+        """
+        if self._poll_found_poison:
+            raise SubmissionError(
+                Reason.STALE_OUTPUT, f"{where}: answered before a timed launch had written"
+            )
+        length = -(-count // POISON_DIVISOR[self._device.type])
+        rows = self._rows(self.outputs, first + secrets.randbelow(count - length + 1), length)
+        for spec in self.outputs.layout.specs:
+            column = self.outputs.column(spec.name)
+            parts = self._one_by_one(rows, column.shape[1])
+            stale = [unwritten(column[part], self.secret).any() for part in parts]
+            if stale and bool(torch.stack(stale).any()):  # read in one transfer from a GPU
+                raise SubmissionError(
+                    Reason.STALE_OUTPUT, f"{where}: {spec.name} of a timed launch was not written"
+                )
+        decided = [launch for launch in range(count) if launch not in undecided]
+        if sample := min(sample, len(decided)):
+            chosen = random.Random(secrets.randbits(256)).sample(decided, sample)
+            started = time.perf_counter()
+            self.verify_launches(first, chosen, f"{where}, timed launch")
+            self.check_seconds = (time.perf_counter() - started) / sample
+        self.check_guards(where, first, count)
+
+    def verify_launches(self, first: int, chosen: Sequence[int], where: str) -> None:
+        """Check the values of the `chosen` launches of a window. Raises SubmissionError."""
+        numbers = torch.tensor(chosen, dtype=torch.int64, device=self._device)
+        for launches in self._batches(numbers + first):
+            inputs = self._unchanged_inputs(launches, where)
+            rows = self._rows_of(self.outputs, launches)
+            outputs = {
+                spec.name: self._shaped(spec.name, self.outputs.column(spec.name)[rows])
+                for spec in self.outputs.layout.specs
+            }
+            if acceptable(outputs, self.reference.expected_of_many(inputs)):
+                continue
+            for index in range(len(launches)):
+                given, found = (
+                    {name: tensor[index] for name, tensor in tensors.items()}
+                    for tensors in (inputs, outputs)
+                )
+                given |= self.reference.weights
+                compare_launch(self.reference, given, found, self.secret, where)
+
+    def check_written(self, inputs: Sequence[Mapping[str, torch.Tensor]], where: str) -> None:
+        """Raise SubmissionError when inputs or any guard band changed since `write`."""
+        for slot, given in enumerate(inputs):
+            for name, tensor in self.inputs.slot(slot).items():
+                if not torch.equal(bits_of(tensor), bits_of(given[name])):
+                    raise SubmissionError(
+                        Reason.INPUT_MUTATED, f"{where}: input {name} was changed by the call"
+                    )
+        self.check_guards(where)
+        self.check_weights(where)
+
+    def check_weights(self, where: str) -> None:
+        """Raise SubmissionError when the shared weights changed."""
+        if self.weights:
+            for name, tensor in self.weights.slot(0).items():
+                if not torch.equal(bits_of(tensor), bits_of(self.reference.weights[name])):
+                    message = f"{where}: the weight {name} was changed"
+                    raise SubmissionError(Reason.INPUT_MUTATED, message)
+
+    def check_inputs(self, where: str) -> None:
+        """Raise SubmissionError when the inputs of the last refill changed."""
+        first, count = self._filled
+        for launches in self._batches(self._slots_from(first, count)):
+            self._unchanged_inputs(launches, where)
+        self.check_weights(where)
+
+    def check_guards(self, where: str, first: int = 0, count: int | None = None) -> None:
+        """Raise SubmissionError when a guard band of these slots, or of any, changed."""
+        for region in self.regions:
+            rows: Rows = slice(None)
+            if region is not self.weights:
+                rows = self._rows(region, first, self.slots if count is None else count)
+            if place := region.overwritten([rows]):
+                raise SubmissionError(
+                    Reason.OUT_OF_BOUNDS, f"{where}: memory {place} was overwritten"
+                )
+
+    def _unchanged_inputs(self, slots: torch.Tensor, where: str) -> dict[str, torch.Tensor]:
+        """Return the inputs of slots of the last refill. Raises SubmissionError for changes."""
+        inputs, rows = {}, self._rows_of(self.inputs, slots)
+        for name, starts in self._starts.items():
+            found = self.inputs.column(name)[rows]
+            written = self._pool.write(name, starts[:, rows], torch.empty_like(found))
+            if not torch.equal(bits_of(found), bits_of(written)):
+                raise SubmissionError(Reason.INPUT_MUTATED, f"{where}: input {name} was changed")
+            inputs[name] = self._shaped(name, written)
+        return inputs
+
+    def _shaped(self, name: str, rows: torch.Tensor) -> torch.Tensor:
+        return rows.view(-1, *self._shapes[name])
+
+    def _batches(self, launches: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Yield the launches, by their slots, that are checked at once."""
+        elements = sum(math.prod(shape) for shape in self._shapes.values())
+        size = max(1, MAX_BATCH_ELEMENTS[self._device.type] // elements)
+        yield from torch.split(launches, size) if len(launches) else ()
+
+    # Rows of a window
+
+    def _rows_of(self, region: Region, slots: torch.Tensor) -> torch.Tensor:
+        """Return the rows of slots, counted on around the ring; both on the memory's device."""
+        return region.rows_of(slots % self.slots)
+
+    def _rows(self, region: Region, first: int, count: int) -> Rows:
+        """Return the rows of a window; all of them in the order of the memory."""
+        if count == self.slots:
+            return slice(None)
+        return self._rows_of(region, self._slots_from(first, count))
+
+    def _slots_from(self, first: int, count: int) -> torch.Tensor:
+        return torch.arange(first, first + count, device=self._device)
+
+    def _one_by_one(self, rows: Rows, size: int) -> list[Rows]:
+        """Return the rows one by one where they are so large that this is faster."""
+        if is_gathered(size, self._device) or not isinstance(rows, torch.Tensor):
+            return [rows]
+        return rows.tolist()
+
+    def close(self) -> None:
+        self.polled.clear()
+        for region in self.regions:
+            region.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

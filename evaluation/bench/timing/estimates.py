@@ -1,0 +1,164 @@
+"""Estimates: blocks of windows become a speedup with its interval.
+
+A block is two neighbouring windows, one of the candidate and one of the baseline. Blocks come in
+pairs, A B and B A, so that a clock that drifts evenly moves both sides alike. The speedup of a case
+is exp(median of the blocks' log ratios).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from evaluation.bench.timing.intervals import half_width, student_t
+from evaluation.bench.timing.plan import Plan, Spread
+from evaluation.types import Interval
+
+PRIOR_FREEDOM = 6
+"""Degrees of freedom that the typical spread of a device's blocks counts for."""
+NOISY = 0.05
+"""Half the width of an interval beyond which a measurement is marked as noisy."""
+ROOFLINE_MARGIN = 0.8
+"""Share of the roofline time below which a time is disputed. It covers errors of the peaks."""
+MAX_OWN_DISTURBANCES = 3
+"""Blocks that may be left out for the candidate's windows alone, beyond those for the baseline's.
+
+A candidate can make its own threads wait for each other, and could so choose its windows.
+"""
+MAD_FACTORS = (1.0, 1.196, 1.495, 1.363, 1.206, 1.200, 1.140, 1.129, 1.107)
+"""Corrections of the median absolute deviation of two to nine values.
+
+Source: Croux and Rousseeuw, "Time-efficient algorithms for two highly robust estimators of scale",
+1992.
+"""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Nanoseconds per launch of two neighbouring windows, of candidate and baseline."""
+
+    candidate: float
+    baseline: float
+
+    @property
+    def log_ratio(self) -> float:
+        return math.log(self.baseline / self.candidate)
+
+
+@dataclass(frozen=True)
+class Window:
+    """One timed window: nanoseconds per launch, and whether other work held it up."""
+
+    ns: float
+    disturbed: bool = False
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The blocks of a case that count, and the number of those that other work disturbed.
+
+    These are among the others where they were tolerated.
+    """
+
+    counted: Sequence[Block]
+    disturbed: int = 0
+
+    def is_noisy(self, speedup: Interval, tolerant: bool) -> bool:
+        """Return whether a speedup is to be marked as noisy.
+
+        It is where its interval is wide, or where most blocks are disturbed ones, tolerated.
+        """
+        tolerated = self.disturbed if tolerant else 0
+        return half_width(speedup) > NOISY or tolerated > len(self.counted) / 2
+
+    @property
+    def text(self) -> str:
+        """Return a sentence part on the disturbed blocks."""
+        pairs = self.disturbed + len(self.counted)
+        return f"other work disturbed {self.disturbed} of {pairs} pairs of windows"
+
+
+def blocks(
+    candidate: Callable[[], Window],
+    baseline: Callable[[], Window],
+    plan: Plan,
+    tolerant: bool = False,
+) -> Blocks:
+    """Measure blocks until the interval is narrow enough or the plan's time is over.
+
+    Each call runs one window. A block with a disturbed window is left out, of whichever side, and
+    measuring goes on for up to `plan.patience_seconds` to reach the least number of blocks. With
+    `tolerant` it counts.
+    """
+    counted: list[Block] = []
+    disturbed = own = 0
+    ends = time.monotonic() + plan.max_seconds
+    while len(counted) < plan.max_blocks:
+        a1, b1, b2, a2 = candidate(), baseline(), baseline(), candidate()
+        for a, b in ((a1, b1), (a2, b2)):
+            own += int(a.disturbed) - int(b.disturbed)
+            left_out = (a.disturbed or b.disturbed) and own <= MAX_OWN_DISTURBANCES
+            disturbed += left_out
+            if tolerant or not left_out:
+                counted.append(Block(a.ns, b.ns))
+        now = time.monotonic()
+        if len(counted) < plan.min_blocks:
+            if disturbed and now > ends + plan.patience_seconds:
+                break
+        elif now > ends or half_width(speedup_of(counted, plan.spread)) < plan.narrow:
+            break
+    return Blocks(counted, disturbed)
+
+
+def speedup_of(blocks: Sequence[Block], spread: Spread) -> Interval:
+    """Return the speedup of a case with its 95 % interval.
+
+    It covers the variation within the verdict, and how far verdicts on one submission typically lie
+    from their mean on the device.
+
+    The spread is that of the median absolute deviation, so that a few windows at another clock rate
+    do not decide the width. That of few blocks is moderated by the typical one of the device.
+    Source: Smyth, "Linear models and empirical Bayes methods", 2004. The variance of a median is
+    pi / 2 times that of a mean.
+    """
+    ratios = [block.log_ratio for block in blocks]
+    middle, own = statistics.median(ratios), len(ratios) - 1
+    freedom = own + PRIOR_FREEDOM
+    moderated = (own * robust_spread(ratios) ** 2 + PRIOR_FREEDOM * spread.of_blocks**2) / freedom
+    of_middle = moderated / len(ratios) * (math.pi / 2 if own > 1 else 1)
+    error = math.sqrt(of_middle + spread.of_verdicts**2)
+    half = student_t(freedom) * error
+    return Interval(math.exp(middle), math.exp(middle - half), math.exp(middle + half))
+
+
+def robust_spread(values: Sequence[float]) -> float:
+    """Return the standard deviation that the median absolute deviation of these values stands for.
+
+    Of normal values it is 1.4826 times that deviation, with a correction for few of them.
+    """
+    count, middle = len(values), statistics.median(values)
+    few = count <= len(MAD_FACTORS)
+    factor = MAD_FACTORS[count - 1] if few else count / (count - 0.8)
+    return 1.4826 * factor * statistics.median(abs(value - middle) for value in values)
+
+
+def excess(candidate: Sequence[float], baseline: Sequence[float]) -> float:
+    """Return the nanoseconds by which a candidate's overhead exceeds a baseline's, beyond chance.
+
+    Beyond chance is as improbable as three standard errors of a difference of normal values: few
+    windows have a longer tail. Source: Abramowitz and Stegun, "Handbook of Mathematical Functions",
+    26.7.5, its first term.
+    """
+    difference = statistics.median(candidate) - statistics.median(baseline)
+    error = math.hypot(_error_of_median(candidate), _error_of_median(baseline))
+    freedom = max(1, len(candidate) + len(baseline) - 2)
+    quantile = 3 + (3**3 + 3) / (4 * freedom)
+    return difference if difference > quantile * error else 0.0
+
+
+def _error_of_median(values: Sequence[float]) -> float:
+    """Return the standard error of a median, 1.2533 times that of a mean of normal values."""
+    return 1.2533 * robust_spread(values) / math.sqrt(len(values))

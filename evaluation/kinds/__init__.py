@@ -1,0 +1,1 @@
+"""Kinds of tasks, each a folder."""

@@ -1,0 +1,1 @@
+"""A single operator, judged against baselines by the arena's own clock."""

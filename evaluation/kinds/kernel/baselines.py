@@ -1,0 +1,40 @@
+"""Times of the baselines of an operator, measured once per device and cached."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from evaluation import JUDGE_VERSION
+from evaluation.bench.devices.device import Device
+from evaluation.building.cache_folder import replace_text
+from evaluation.tasks.spec import Task
+from evaluation.tracks.builds import Build
+from evaluation.types import Split
+
+
+def cached_times(
+    cache: Path,
+    task: Task,
+    device: Device,
+    builds: Sequence[Build],
+    measure: Callable[[], dict[str, float]],
+) -> dict[str, float]:
+    """Return the microseconds of each baseline by name, from the cache or by `measure`.
+
+    All tasks of an operator with the same sources and seen cases share them.
+    """
+    sources = [(build.folder / f"{task.operator.name}.py").read_text("utf-8") for build in builds]
+    measured = sources, task.cases(Split.SEEN), dict(device.fingerprint), task.operator.precision
+    key = repr((JUDGE_VERSION, task.operator.arguments, *measured, torch.__version__))
+    file = cache / "baselines" / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
+    if file.is_file():
+        return dict(json.loads(file.read_text()))
+    times = measure()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replace_text(file, json.dumps(times))
+    return times

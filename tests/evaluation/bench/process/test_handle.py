@@ -1,0 +1,356 @@
+"""Requests to a process: its limits, its GPU memory, prepared launches and protocol errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from evaluation.bench.memory import cuda_ipc
+from evaluation.bench.memory.host import HostMemory
+from evaluation.bench.memory.layout import Layout, TensorSpec
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.process.freezer import Freezer
+from evaluation.bench.process.handle import ProcessHandle
+from evaluation.bench.process.limits import ProcessLimits
+from evaluation.bench.timing.clock import WindowClock
+from evaluation.building import triton_cache
+from evaluation.errors import Broken, Inconclusive, SubmissionError
+from evaluation.sandbox import procfs
+from evaluation.sandbox.channel import TOKEN_BYTES
+from evaluation.sandbox.features import isolation_features
+from evaluation.sandbox.launch import FIRST_UNPRIVILEGED_UID
+from evaluation.sandboxed.main import FAILED
+from evaluation.types import Argument, Reason
+from tests.waiting import until
+
+GIB = 1 << 30
+NOTHING = {"do": "run", "first": 0, "count": 0, "replay": False}
+
+
+@pytest.fixture
+def limits(tmp_path: Path) -> ProcessLimits:
+    return ProcessLimits(
+        folder=tmp_path, scratch=tmp_path, memory_bytes=4 * GIB, seconds=30, threads=1, kind="gpu"
+    )
+
+
+class Device:
+    """A fake GPU with a settable amount of free memory."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.free = 64 * GIB
+        monkeypatch.setattr(cuda_ipc, "_free_bytes", lambda gpu: self.free)
+        monkeypatch.setattr(cuda_ipc, "max_process_bytes", lambda: 32 * GIB)
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    return Device(monkeypatch)
+
+
+def test_gpu_memory_that_falls_while_a_process_runs_counts_as_its_own(device: Device) -> None:
+    holding = cuda_ipc.MemoryMeter()
+    for amount, by_others in ((3, 20), (2, -5), (-1, 0)):
+        holding.begin()
+        device.free -= amount * GIB
+        holding.bytes()
+        device.free -= by_others * GIB
+    holding.begin()
+    assert holding.bytes() == 4 * GIB
+
+
+def test_process_over_its_gpu_memory_is_killed(
+    fork_server: ForkServer, limits: ProcessLimits, device: Device
+) -> None:
+    with ProcessHandle(fork_server, limits, WindowClock()) as process:
+        process.request(NOTHING)
+        device.free -= 40 * GIB  # by somebody else, while it stands still
+        process.request(NOTHING)
+        process.request(NOTHING, observe=lambda: allocate(device, 3 * GIB))
+        with pytest.raises(SubmissionError, match="4096 MiB of the GPU's memory") as caught:
+            process.request(NOTHING, observe=lambda: allocate(device, 2 * GIB))
+        assert caught.value.reason is Reason.OUT_OF_MEMORY
+        assert not process.pids()
+
+
+def test_observer_without_memory_fails_the_process_that_took_it(
+    fork_server: ForkServer, limits: ProcessLimits, device: Device
+) -> None:
+    def observe() -> None:
+        allocate(device, 50 * GIB)
+        raise RuntimeError("out of memory")
+
+    with (
+        ProcessHandle(fork_server, limits, WindowClock()) as process,
+        pytest.raises(SubmissionError) as caught,
+    ):
+        process.request(NOTHING, observe=observe)
+    assert caught.value.reason is Reason.OUT_OF_MEMORY
+
+
+def test_observer_that_fails_by_itself_raises_its_own_error(
+    fork_server: ForkServer, limits: ProcessLimits, device: Device
+) -> None:
+    def observe() -> None:
+        raise RuntimeError("ours")
+
+    with (
+        ProcessHandle(fork_server, limits, WindowClock()) as process,
+        pytest.raises(RuntimeError, match="ours"),
+    ):
+        process.request(NOTHING, observe=observe)
+
+
+def test_baseline_has_no_limit_on_gpu_memory(
+    fork_server: ForkServer, limits: ProcessLimits, device: Device
+) -> None:
+    with ProcessHandle(
+        fork_server, dataclasses.replace(limits, trusted=True), WindowClock()
+    ) as process:
+        process.request(NOTHING, observe=lambda: allocate(device, 50 * GIB))
+
+
+def allocate(device: Device, size: int) -> None:
+    device.free -= size
+
+
+@pytest.mark.parametrize(
+    ("quiet_replies", "error"),
+    [((True,), None), ((False, True), "left"), ((False, False), "another process")],
+)
+def test_require_idle_busy_gpu_fails_the_process_or_is_inconclusive(
+    fork_server: ForkServer,
+    limits: ProcessLimits,
+    device: Device,
+    monkeypatch: pytest.MonkeyPatch,
+    quiet_replies: tuple[bool, ...],
+    error: str | None,
+) -> None:
+    answers = list(quiet_replies)
+    monkeypatch.setattr(cuda_ipc, "gpu_is_idle", lambda gpu: answers.pop(0))
+    with ProcessHandle(fork_server, limits, WindowClock()) as process:
+        process.request(NOTHING)
+        if error is None:
+            process.require_idle()
+            process.request(NOTHING)
+        else:
+            kind = SubmissionError if error == "left" else Inconclusive
+            with pytest.raises(kind, match=error):
+                process.require_idle()
+            assert not process.pids()
+    assert not answers
+
+
+@pytest.mark.parametrize("gone", ["process", "thread"])
+def test_freezer_pin_threads_of_an_ended_process_is_ignored(
+    gone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    freezer = Freezer(dead.pid)
+    freezer.pids = (dead.pid,)
+    if gone == "thread":
+        monkeypatch.setattr(procfs, "threads", lambda pid: [dead.pid])
+    assert procfs.is_stopped(dead.pid)
+    freezer.pin_threads()
+    assert freezer.find() == []
+
+
+def test_freezer_time_until_a_stopped_thread_leaves_its_core_is_not_of_its_suspension(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A virtual core that is away for 20 ms leaves its stopped thread running that long."""
+    freezer, late, used = Freezer(1), 20_000_000, itertools.count(0, 1_000_000)
+    monkeypatch.setattr(freezer, "find", lambda: [7])
+    monkeypatch.setattr(procfs, "is_stopped", lambda pid: True)
+    monkeypatch.setattr(procfs, "cpu_time_ns", lambda pid: min(next(used), late))
+    freezer.pids = (7,)
+    before = freezer.cpu_times()
+    assert freezer.wait_suspended(60)
+    assert freezer.suspended_ns() == 0
+    assert freezer.ns_until_stop(before) == late - before[7] == late
+    late += 5
+    assert freezer.suspended_ns() == 5
+    late += 10**15
+    assert not freezer.wait_suspended(0.01)
+
+
+def test_require_idle_on_a_cpu_does_nothing(fork_server: ForkServer, limits: ProcessLimits) -> None:
+    with ProcessHandle(
+        fork_server, dataclasses.replace(limits, kind="cpu"), WindowClock()
+    ) as process:
+        process.require_idle()
+        assert process.request(NOTHING) > 0
+
+
+def test_capture_that_fails_keeps_its_reason() -> None:
+    errors = [SubmissionError(Reason.CALL_ERROR, "its memory moves"), None]
+
+    def request(message: object) -> None:
+        if error := errors.pop(0):
+            raise error
+
+    process: Any = SimpleNamespace(limits=SimpleNamespace(kind="gpu"), request=request)
+    assert not ProcessHandle.capture(process, 0, 1)
+    assert process.refusal == "its memory moves"
+    assert ProcessHandle.capture(process, 0, 1)
+    assert process.refusal == ""
+
+
+def test_load_without_access_to_the_gpu_raises_broken(
+    fork_server: ForkServer, limits: ProcessLimits, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_ipc, "empty_handle", lambda gpu: "00" * cuda_ipc.IPC_HANDLE_BYTES)
+    with (
+        ProcessHandle(fork_server, limits, WindowClock()) as process,
+        pytest.raises(Broken, match="does not start"),
+    ):
+        process.load("torch", limits.folder, "none")
+
+
+@pytest.mark.parametrize("trusted", [False, True], ids=["a candidate", "ours"])
+def test_candidate_runs_as_an_unprivileged_user(
+    fork_server: ForkServer, limits: ProcessLimits, trusted: bool
+) -> None:
+    with ProcessHandle(
+        fork_server, dataclasses.replace(limits, kind="cpu", trusted=trusted), WindowClock()
+    ) as process:
+        process.request(NOTHING)
+        (pid,) = process.pids()
+        user = Path(f"/proc/{pid}").stat().st_uid
+    unprivileged = isolation_features().other_user and not trusted
+    assert user > FIRST_UNPRIVILEGED_UID if unprivileged else user == os.getuid()
+
+
+TWICE = """
+def twice(x):
+    if x[0] < 0:
+        raise ValueError("below nothing")
+    return x + x
+"""
+ARGUMENTS = (
+    Argument("x", "input", "float32", ("4",)),
+    Argument("out", "output", "float32", ("4",)),
+)
+
+
+@pytest.fixture
+def process(
+    fork_server: ForkServer, limits: ProcessLimits, tmp_path: Path
+) -> Iterator[ProcessHandle]:
+    """A CPU process that has loaded TWICE."""
+    (tmp_path / "twice.py").write_text(TWICE)
+    with ProcessHandle(
+        fork_server, dataclasses.replace(limits, kind="cpu", trusted=True), WindowClock()
+    ) as process:
+        process.load("torch", tmp_path, "twice")
+        yield process
+
+
+@pytest.fixture
+def slots(process: ProcessHandle) -> Iterator[list[dict[str, torch.Tensor]]]:
+    """Inputs and outputs of three bound launches."""
+    names = (["x"], ["out"])
+    layouts = [Layout.of([TensorSpec(n, (4,), "float32") for n in each], 3) for each in names]
+    regions = [HostMemory().region("", layout) for layout in layouts]
+    process.bind(ARGUMENTS, regions, {})
+    yield [{**regions[0].slot(i), **regions[1].slot(i)} for i in range(3)]
+    for region in regions:
+        region.close()
+
+
+def test_prepared_launches_use_inputs_written_later(
+    process: ProcessHandle, slots: list[dict[str, torch.Tensor]]
+) -> None:
+    process.prepare(1, 2)
+    for number, slot in enumerate(slots):
+        slot["x"].fill_(number + 1)
+        slot["out"].zero_()
+    assert process.run(1, 2) > 0
+    assert [slot["out"].tolist() for slot in slots] == [[0.0] * 4, [4.0] * 4, [6.0] * 4]
+    process.prepare(0, 1)
+    with pytest.raises(AssertionError, match="requested while launches are prepared"):
+        process.prepare(0, 1)
+
+
+def test_prepared_launches_that_fail_report_the_reason_and_go_on(
+    process: ProcessHandle, slots: list[dict[str, torch.Tensor]]
+) -> None:
+    for slot in slots:
+        slot["x"].fill_(-1)
+    with pytest.raises(SubmissionError, match="below nothing") as caught:
+        process.run(0, 3)
+    assert caught.value.reason is Reason.CALL_ERROR
+    slots[0]["x"].fill_(1)
+    process.run(0, 1)
+    assert slots[0]["out"].tolist() == [2.0] * 4
+
+
+def test_prepare_returns_its_duration(
+    process: ProcessHandle, slots: list[dict[str, torch.Tensor]]
+) -> None:
+    durations = []
+    for _ in range(5):
+        durations.append(process.prepare(0, 1))
+        process.run(0, 1)
+    assert 5_000 < min(durations) < 5_000_000
+
+
+def test_sampler_during_a_window_learns_of_the_reply(
+    process: ProcessHandle, slots: list[dict[str, torch.Tensor]]
+) -> None:
+    def sampler(replied: Callable[[], bool]) -> None:
+        until(replied, "the reply")
+
+    process.prepare(0, 3)
+    assert process.run(0, 3, sampler=sampler) > 0
+
+
+@pytest.mark.parametrize("token", [FAILED, bytes(range(TOKEN_BYTES))])
+def test_run_reply_with_another_token_is_a_protocol_error(
+    token: bytes,
+    process: ProcessHandle,
+    slots: list[dict[str, torch.Tensor]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """FAILED without a failure to explain is one, too."""
+    receive = process._channel.receive_token
+
+    def replaced(*given: Any, **named: Any) -> bytes:
+        receive(*given, **named)
+        return token
+
+    monkeypatch.setattr(process._channel, "receive_token", replaced)
+    with pytest.raises(SubmissionError, match="a reply to no request") as caught:
+        process.run(0, 1)
+    assert caught.value.reason is Reason.PROTOCOL
+
+
+def test_what_was_compiled_apart_is_handed_over_as_an_archive(
+    fork_server: ForkServer, limits: ProcessLimits, tmp_path: Path
+) -> None:
+    readable, apart = tmp_path / "readable", tmp_path / "apart"
+    readable.mkdir()
+    (readable / "twice.py").write_text(TWICE)
+    entry = apart / triton_cache.FOLDER / "entry"
+    entry.mkdir(parents=True)
+    (entry / "kernel.cubin").write_bytes(b"compiled")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    # The scratch folder of a candidate is seen by itself alone.
+    own = dataclasses.replace(limits, kind="cpu", trusted=True, folder=readable, scratch=scratch)
+    with ProcessHandle(fork_server, own, WindowClock()) as process:
+        process.load("triton", readable, "twice")
+        process.add_compiled(apart)
+        kept = scratch / ".triton" / "cache" / "entry" / "kernel.cubin"
+        assert kept.read_bytes() == b"compiled"
+        process.request(NOTHING)
