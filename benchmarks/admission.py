@@ -42,9 +42,9 @@ from evaluation.bench.devices import detect
 from evaluation.bench.devices.cores import shares
 from evaluation.bench.devices.device import Device
 from evaluation.bench.process.fork_server import ForkServer
+from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU, gpu_vendor
 from evaluation.errors import Broken, TaskError
-from evaluation.languages import languages
 from evaluation.tasks.spec import Task, find_operators, folder_of
 from evaluation.tracks.load import load_task, load_tasks
 from evaluation.types import to_json

@@ -45,9 +45,9 @@ from evaluation import JUDGE_VERSION, pipeline
 from evaluation.bench.devices import detect
 from evaluation.bench.devices.device import Device
 from evaluation.bench.process.fork_server import ForkServer
+from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import SubmissionError, TaskError
-from evaluation.languages import languages
 from evaluation.tasks.spec import Task, find_operators, folder_of, has_mutants
 from evaluation.tracks import builds
 from evaluation.tracks.load import load_task

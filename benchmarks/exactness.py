@@ -30,7 +30,7 @@ from evaluation.bench.memory.cuda_ipc import DeviceMemory
 from evaluation.bench.memory.ring import BufferRing, ring_slots, slot_bytes
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing.plan import GPU_FINAL_PLAN, plan_for
-from evaluation.languages import languages
+from evaluation.code.languages import languages
 from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import Build, build

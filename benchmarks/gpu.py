@@ -38,7 +38,7 @@ from evaluation import pipeline
 from evaluation.bench.devices import detect
 from evaluation.bench.devices.device import Device
 from evaluation.bench.process.fork_server import ForkServer
-from evaluation.languages import languages
+from evaluation.code.languages import languages
 from evaluation.types import Split
 
 SUBMISSIONS = (

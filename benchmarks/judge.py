@@ -43,9 +43,9 @@ from evaluation.bench.devices import detect
 from evaluation.bench.memory.ring import BufferRing, ring_slots
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing.plan import FINAL_PLAN
-from evaluation.building.cache_folder import default_cache
+from evaluation.code.cache_folder import default_cache
+from evaluation.code.languages import languages
 from evaluation.device_kind import candidate_cores
-from evaluation.languages import languages
 from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import Build, build

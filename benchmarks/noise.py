@@ -40,7 +40,7 @@ from benchmarks.shared import ROOT, now, write_json
 from evaluation import device_kind, pipeline
 from evaluation.bench.devices import gpu_files
 from evaluation.bench.devices.cores import shares
-from evaluation.building.cache_folder import default_cache
+from evaluation.code.cache_folder import default_cache
 from evaluation.errors import SubmissionError
 from evaluation.tracks.load import load_task
 from evaluation.types import Interval, Report, Verdict, from_json, to_json

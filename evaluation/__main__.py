@@ -58,12 +58,12 @@ from evaluation.answers import (
 )
 from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
-from evaluation.building.cache_folder import default_cache
+from evaluation.code.cache_folder import default_cache
+from evaluation.code.languages import languages
 from evaluation.errors import RequestError, TaskError
 from evaluation.gates.integrity import MAX_BYTES
 from evaluation.generations import command as generations
 from evaluation.importing import command as importing
-from evaluation.languages import languages
 from evaluation.production.architectures import TRACK, not_admitted
 from evaluation.production.composition import COMPOSITION
 from evaluation.repository import task as repository

@@ -22,6 +22,7 @@ from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_host import processes_of
 from evaluation.bench.timing.disturbance import PATIENCE_SECONDS, Disturbance
+from evaluation.code.languages import languages
 from evaluation.errors import (
     Broken,
     BuildError,
@@ -33,7 +34,6 @@ from evaluation.errors import (
 )
 from evaluation.gates import Gate, Progress, Trial, gates
 from evaluation.gates.performance import is_noisy, overall
-from evaluation.languages import languages
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks import task_code
 from evaluation.tasks.spec import Task

@@ -29,10 +29,10 @@ runners/agents/test_real_harnesses.py evaluation/hostile/test_hostile.py web/tes
 test_answers.py web/test_newcomer.py runners/agents/test_judged_runs.py
 runners/worker/test_attempt.py evaluation/test_pipeline.py runners/agents/test_model_loop.py
 runners/agents/test_model_loop_runs.py
-evaluation/languages/test_triton.py runners/test_local.py runners/test_faults.py
+evaluation/code/languages/test_triton.py runners/test_local.py runners/test_faults.py
 evaluation/importing/test_convert.py web/test_accessibility.py runners/agents/test_command.py
-evaluation/languages/test_cuda.py evaluation/importing/test_gpu_mode.py
-runners/agents/test_production_run.py evaluation/building/test_triton_cache.py
+evaluation/code/languages/test_cuda.py evaluation/importing/test_gpu_mode.py
+runners/agents/test_production_run.py evaluation/code/building/test_triton_cache.py
 evaluation/production/test_verdicts.py
 """.split()
 """Files that workers start with: a long one that starts last would leave the others idle."""

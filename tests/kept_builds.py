@@ -11,12 +11,12 @@ import os
 import shutil
 from pathlib import Path
 
-from evaluation.building import native
+from evaluation.code.building import native
 from evaluation.sandbox.untrusted_files import size
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILDS = Path(os.environ.get("ARENA_HOME") or ROOT / ".arena") / "test-builds"
-BUILDERS = ("building", "errors.py", "languages", "sandbox", "sandboxed", "tracks", "types.py")
+BUILDERS = ("code", "errors.py", "sandbox", "sandboxed", "tracks", "types.py")
 """Code of the judge that takes part in a build."""
 MAX_FOLDERS, MAX_BYTES = 4, 1 << 30
 """Limits on what is kept: a folder for each state of that code, such as of a few branches."""

@@ -14,7 +14,7 @@ import pytest
 from benchmarks import admission
 from evaluation import JUDGE_VERSION, OLDEST_ADMISSION
 from evaluation.admission.admit import Admission, Attempt, is_self_test
-from evaluation.languages import languages
+from evaluation.code.languages import languages
 from evaluation.tasks.spec import OPEN_TRACK, find_operators, self_tested
 from evaluation.tracks.load import load_operator, load_task
 from evaluation.types import Verdict, to_json

@@ -10,8 +10,8 @@ import pytest
 from benchmarks.answers import Request, digest, is_known, parser, requests, triton_answers
 from evaluation import JUDGE_VERSION
 from evaluation.bench.process.fork_server import ForkServer
+from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
-from evaluation.languages import languages
 from evaluation.pipeline import Request as Submission
 from evaluation.pipeline import evaluate
 from evaluation.tasks.spec import find_operators, folder_of

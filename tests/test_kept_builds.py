@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.languages.cpp import Cpp
+from evaluation.code.languages.cpp import Cpp
 from evaluation.tracks.builds import build
 from evaluation.tracks.load import load_task
 from tests import kept_builds
@@ -41,8 +41,8 @@ def test_another_compiler_or_builder_has_a_folder_of_its_own(tmp_path: Path) -> 
     evaluation.symlink_to(checkout / "evaluation")
     assert kept_builds.name_of(tmp_path, "g++ 99") == names[-1]
     evaluation.unlink()
-    (evaluation / "building").mkdir(parents=True)
-    for name in ("errors.py", "types.py", "building/native.py"):
+    (evaluation / "code").mkdir(parents=True)
+    for name in ("errors.py", "types.py", "code/native.py"):
         (evaluation / name).write_text("changed")
     names.append(kept_builds.name_of(tmp_path, "g++ 99"))
     assert len(set(names)) == 3

@@ -16,7 +16,7 @@ NEEDS = {
     "test_killed_harness_ends_its_run_with_the_signal": "Node.js is not installed",
     "web/test_newcomer.py::"
     "test_newcomer_signs_up_submits_a_kernel_and_sees_it_judged": "no Chromium at /nowhere",
-    "evaluation/languages/test_cuda.py::"
+    "evaluation/code/languages/test_cuda.py::"
     "test_there_is_one_library_for_each_dtype": "nvcc is not installed",
     "arena/test_queue.py::test_enqueue_reaches_the_actor_of_a_real_worker": "no Valkey here",
 }

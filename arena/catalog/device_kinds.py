@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from arena.catalog.models import PRODUCTION, REPOSITORY
+from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
-from evaluation.languages import languages
 
 
 def device_kinds(track: str, described: Mapping[str, Any]) -> tuple[str, ...]:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from arena.catalog.models import Operator
 from arena.catalog.task_folders import write_files
+from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
-from evaluation.languages import languages
 from evaluation.tasks.operator import REFERENCE
 from evaluation.tasks.operator import Operator as LoadedOperator
 from evaluation.tracks.load import load_operator, load_tasks

@@ -33,12 +33,12 @@ from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_host import processes_of
 from evaluation.bench.timing import plan as plans
+from evaluation.code.languages import languages
 from evaluation.errors import Rejected, SubmissionError, TaskError
 from evaluation.gates import Trial, integrity
 from evaluation.gates import compile as compilation
 from evaluation.gates.generalization import hidden_cases, timed_cases
 from evaluation.gates.performance import overall
-from evaluation.languages import languages
 from evaluation.sandbox.features import isolation_features
 from evaluation.session import MeasurementSession
 from evaluation.tasks import task_code

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
+from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
-from evaluation.languages import languages
 from evaluation.tasks.defaults import fixed_seeds
 from evaluation.tasks.domain import WHOLE, dtype_of
 from evaluation.tasks.float64 import outputs_of

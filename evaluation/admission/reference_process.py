@@ -19,9 +19,9 @@ from evaluation.admission.fit import Fit, Worst
 from evaluation.admission.reference_check import check_reference
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_process import TaskSandbox
+from evaluation.code.languages import languages
 from evaluation.device_kind import CPU
 from evaluation.errors import Broken, SubmissionError, TaskError
-from evaluation.languages import languages
 from evaluation.tasks.domain import FAMILIES
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.spec import Task, load_task_of, reference_hash

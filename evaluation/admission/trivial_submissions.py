@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evaluation.languages import languages
+from evaluation.code.languages import languages
 from evaluation.tasks.domain import factors, symbols_of
 from evaluation.tasks.operator import Example, Operator
 from evaluation.types import Argument

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from evaluation.languages import Language, languages
+from evaluation.code.languages import Language, languages
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import Build
 from evaluation.types import GateName, GateResult, Reason

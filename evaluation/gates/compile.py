@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evaluation.building.cache_folder import machine_secret
+from evaluation.code.cache_folder import machine_secret
 from evaluation.errors import SubmissionError
 from evaluation.gates import Trial
 from evaluation.gates.generalization import lasting_cases

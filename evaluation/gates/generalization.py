@@ -17,7 +17,7 @@ from random import Random
 
 from evaluation.bench.timing.intervals import error_of_draw
 from evaluation.bench.timing.plan import plan_for
-from evaluation.building.cache_folder import machine_secret
+from evaluation.code.cache_folder import machine_secret
 from evaluation.errors import SubmissionError
 from evaluation.gates import BROKEN_BY_SIZE, Trial
 from evaluation.gates.performance import (

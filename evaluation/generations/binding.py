@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from evaluation.code.languages import languages
 from evaluation.errors import Rejected, SubmissionError, TaskError
 from evaluation.gates import integrity
 from evaluation.generations.verdicts import Job
-from evaluation.languages import languages
 from evaluation.tasks.spec import Task
 
 MODELS = ("ModelNew", "Model")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluation.building.cache_folder import replace_text
+from evaluation.code.cache_folder import replace_text
 from evaluation.generations.generation import Generation
 
 FORMAT = 1

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.building import static_analysis
+from evaluation.code.building import static_analysis
 from evaluation.device_kind import CPU
 from evaluation.errors import Broken, SubmissionError, TaskError
 from evaluation.importing.files import Files

@@ -18,7 +18,8 @@ from evaluation import JUDGE_VERSION
 from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing.disturbance import PATIENCE_SECONDS, Disturbance
-from evaluation.building import extensions, native, static_analysis
+from evaluation.code.building import extensions, native, static_analysis
+from evaluation.code.languages.cuda import RULES
 from evaluation.device_kind import GPU, gpu_count
 from evaluation.errors import (
     Broken,
@@ -28,7 +29,6 @@ from evaluation.errors import (
     SubmissionError,
 )
 from evaluation.gates.integrity import read
-from evaluation.languages.cuda import RULES
 from evaluation.production import drops
 from evaluation.production.architectures import COLLECTIVES, TRACK, Architecture, ModuleTask
 from evaluation.production.composition import (

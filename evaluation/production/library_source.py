@@ -11,7 +11,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from evaluation.building.static_analysis import PURE_MODULES
+from evaluation.code.building.static_analysis import PURE_MODULES
 from evaluation.errors import TaskError
 
 MODEL = "ModelNew"

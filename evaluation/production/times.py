@@ -16,7 +16,7 @@ import torch
 from evaluation.bench.timing.disturbance import Disturbance
 from evaluation.bench.timing.estimates import NOISY
 from evaluation.bench.timing.intervals import half_width
-from evaluation.building.cache_folder import replace_text
+from evaluation.code.cache_folder import replace_text
 from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError
 from evaluation.production import drops, windows

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.bench.devices.gpu_files import Gpus, measured
-from evaluation.building import nvcc
+from evaluation.code.building import nvcc
 from evaluation.device_kind import GPU, candidate_cores
 from evaluation.errors import Broken, BuildError
 from evaluation.repository.task import BUILD, TRACK, Command, RepositoryTask, is_executable

@@ -31,7 +31,7 @@ _CAPTURE_MODE_GLOBAL = 0
 def capture_stream() -> torch.cuda.Stream:
     """Return the stream that launches are captured on: this thread's default stream.
 
-    `kernel<<<blocks, threads>>>` launches on it where `evaluation.building.nvcc` compiled it.
+    `kernel<<<blocks, threads>>>` launches on it where `evaluation.code.building.nvcc` compiled it.
     It is a blocking stream: a launch on the legacy default stream cannot run beside its capture
     unnoticed, but makes it fail.
     There is one, since libraries keep data for each stream that a graph is captured on.

@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from evaluation.building import extensions
+from evaluation.code.building import extensions
+from evaluation.code.languages._python import load_module
+from evaluation.code.languages.torch import COMPILER
 from evaluation.errors import SubmissionError
-from evaluation.languages._python import load_module
-from evaluation.languages.torch import COMPILER
 from evaluation.production import calls, models, split, swap
 from evaluation.production.compiler_cache import KeptCode, ProcessCache
 from evaluation.production.models import ModelData

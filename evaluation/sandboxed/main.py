@@ -19,7 +19,7 @@ import traceback
 
 import torch
 
-from evaluation.languages import languages
+from evaluation.code.languages import languages
 from evaluation.sandbox import launch
 from evaluation.sandbox.channel import TOKEN_BYTES, Channel, ChannelError, Message
 from evaluation.sandbox.policy import Policy

@@ -71,8 +71,8 @@ def _profile(job: Mapping[str, Any], output: int) -> dict[str, Any]:
     import torch
 
     from evaluation.bench.profiling.tools import tools
-    from evaluation.languages import languages
-    from evaluation.languages.torch import TorchKernel
+    from evaluation.code.languages import languages
+    from evaluation.code.languages.torch import TorchKernel
     from evaluation.types import Argument, Case, Split
 
     torch.set_num_threads(1)

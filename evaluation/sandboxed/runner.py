@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from evaluation.bench.memory.layout import Layout, map_region
+from evaluation.code.languages import Kernel, Language, languages
+from evaluation.code.languages.torch import TorchKernel
 from evaluation.errors import Broken
-from evaluation.languages import Kernel, Language, languages
-from evaluation.languages.torch import TorchKernel
 from evaluation.sandbox.channel import Message
 from evaluation.sandboxed.cuda_graph import SerialGraph, SerialLaunches, capture_stream
 from evaluation.sandboxed.requests import RequestHandler

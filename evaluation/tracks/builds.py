@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from evaluation.code.languages import languages
 from evaluation.errors import BuildError
-from evaluation.languages import languages
 from evaluation.sandbox import untrusted_files
 from evaluation.tasks.spec import Task
 from evaluation.tracks import torch_variants

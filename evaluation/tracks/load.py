@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evaluation.code.languages import languages
 from evaluation.device_kind import CPU
-from evaluation.languages import languages
 from evaluation.tasks import spec
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.spec import Task

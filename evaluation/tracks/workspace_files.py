@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evaluation.languages import languages
+from evaluation.code.languages import languages
 from evaluation.tasks.domain import Choices, Range
 from evaluation.tasks.toml_reader import read_text
 from evaluation.types import Argument, Case, Split

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaluation.building import nvcc
+from evaluation.code.building import nvcc
 from evaluation.sandbox import launch
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy

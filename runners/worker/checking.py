@@ -25,7 +25,7 @@ from arena.curation import checks
 from arena.curation.models import Check
 from arena.runs.services import new_lease
 from evaluation.bench.devices.gpu_files import Gpus, measured, of_uuid
-from evaluation.building import nvcc
+from evaluation.code.building import nvcc
 from evaluation.device_kind import GPU
 from evaluation.sandbox import launch, untrusted_files
 from evaluation.sandbox.features import isolation_features

@@ -21,7 +21,7 @@ from arena.catalog.task_folders import root_of
 from arena.runs import services
 from arena.runs.models import Evaluation
 from arena.runs.states import EvaluationStatus, Scope
-from evaluation.building import nvcc
+from evaluation.code.building import nvcc
 from evaluation.types import GateResult, Profile, Report, from_json
 from runners.process.supervisor import Child, Ended, Ending
 from runners.worker.bench import Bench, OnLines, beside_processor, here, taken

@@ -20,7 +20,7 @@ from arena.errors import (
 from arena.runs import services
 from arena.runs.models import Evaluation, Event, GateResult, Measurement, Run
 from arena.runs.trace.events import EventDraft
-from evaluation.languages import languages
+from evaluation.code.languages import languages
 from tests.arena.factories import (
     HIDDEN_CASE,
     LEASE,

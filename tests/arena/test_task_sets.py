@@ -11,7 +11,7 @@ from arena.leaderboard.boards import board
 from arena.leaderboard.filters import Filters
 from arena.leaderboard.task_sets import core_tasks
 from arena.runs.models import Experiment
-from evaluation.languages import languages
+from evaluation.code.languages import languages
 from evaluation.tasks.spec import folder_of
 from evaluation.tasks.toml_reader import read_text
 from evaluation.tracks.load import load_tasks

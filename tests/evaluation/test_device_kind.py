@@ -9,8 +9,8 @@ import pytest
 
 from evaluation import device_kind
 from evaluation.bench.devices import detect
+from evaluation.code.languages import languages
 from evaluation.errors import Broken
-from evaluation.languages import languages
 from evaluation.tracks.load import load_task
 
 TASKS = Path(__file__).resolve().parents[2] / "tasks"

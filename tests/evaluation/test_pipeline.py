@@ -15,9 +15,9 @@ from evaluation import pipeline, report_text
 from evaluation.bench.devices import detect
 from evaluation.bench.process import handle
 from evaluation.bench.process.fork_server import ForkServer
+from evaluation.code.languages.cpp import Cpp
 from evaluation.errors import Broken, BuildError
 from evaluation.gates import gates, generalization
-from evaluation.languages.cpp import Cpp
 from evaluation.pipeline import Request, evaluate
 from evaluation.sandbox import procfs
 from evaluation.sandbox.policy import IsolationFeatures

@@ -20,8 +20,8 @@ from evaluation.bench.devices.vendors import cpu
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_host import processes_of
 from evaluation.bench.timing import plan as plans
-from evaluation.building import nvcc
-from evaluation.languages import languages, triton
+from evaluation.code.building import nvcc
+from evaluation.code.languages import languages, triton
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks import task_code
 from tests import kept_builds

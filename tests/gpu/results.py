@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.shared import provenance, write_json
 from evaluation.bench.devices import detect
-from evaluation.building.cache_folder import default_cache
+from evaluation.code.cache_folder import default_cache
 from evaluation.sandbox.features import isolation_features
 from evaluation.types import to_json
 

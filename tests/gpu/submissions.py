@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from evaluation.code.languages import languages
 from evaluation.device_kind import GPU, candidate_cores
 from evaluation.errors import SubmissionError
-from evaluation.languages import languages
 from evaluation.pipeline import Request, evaluate
 from evaluation.tasks.spec import Task
 from evaluation.tracks import builds

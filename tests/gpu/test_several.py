@@ -16,7 +16,7 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.handle import ProcessHandle
 from evaluation.bench.process.limits import ProcessLimits
 from evaluation.bench.timing.clock import WindowClock
-from evaluation.building import nvcc
+from evaluation.code.building import nvcc
 from evaluation.sandbox.features import isolates_ranks
 from tests.gpu.submissions import TASKS
 
@@ -74,7 +74,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.__main__ import main
-from evaluation.languages import languages
+from evaluation.code.languages import languages
 from tests.gpu.conftest import hurry
 
 hurry(pytest.MonkeyPatch())

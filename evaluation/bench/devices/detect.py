@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 
 from evaluation.bench.devices import vendors
 from evaluation.bench.devices.device import Device
-from evaluation.building.cache_folder import default_cache
+from evaluation.code.cache_folder import default_cache
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import Broken, RequestError
 

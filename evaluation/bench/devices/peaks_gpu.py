@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.bench.devices.device import Device, Level, slug_of
-from evaluation.building.cache_folder import replace_text
+from evaluation.code.cache_folder import replace_text
 from evaluation.device_kind import GPU
 from evaluation.sandbox.features import isolation_features
 

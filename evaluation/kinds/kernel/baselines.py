@@ -11,7 +11,7 @@ import torch
 
 from evaluation import JUDGE_VERSION
 from evaluation.bench.devices.device import Device
-from evaluation.building.cache_folder import replace_text
+from evaluation.code.cache_folder import replace_text
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import Build
 from evaluation.types import Split

@@ -20,9 +20,9 @@ from evaluation.bench.process.limits import ProcessLimits
 from evaluation.bench.process.task_host import processes_of
 from evaluation.bench.profiling.kernels import Unprofiled, merge
 from evaluation.bench.profiling.tools import Tool, tools
+from evaluation.code.languages import languages
 from evaluation.device_kind import GPU
 from evaluation.errors import Broken, RequestError
-from evaluation.languages import languages
 from evaluation.sandbox import launch, untrusted_files
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import BUILD_LIMITS, SECONDS

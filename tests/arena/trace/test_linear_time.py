@@ -23,7 +23,7 @@ from arena.runs.trace.agent_events import agent_event
 from arena.runs.trace.ansi import ansi_lines, without_escapes
 from arena.runs.trace.blobs import shrink
 from arena.runs.trace.redaction import clean
-from evaluation import building, languages
+from evaluation.code import building, languages
 
 pytestmark = pytest.mark.serial
 MAX_CHARACTERS = 2 << 20

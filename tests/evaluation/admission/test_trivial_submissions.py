@@ -14,17 +14,17 @@ import torch
 
 from evaluation.admission.trivial_submissions import NOTES, probes
 from evaluation.bench.memory.ring import values_of
-from evaluation.building import nvcc
+from evaluation.code.building import nvcc
+from evaluation.code.languages import languages
+from evaluation.code.languages.hip import INCLUDE
 from evaluation.gates.integrity import read
-from evaluation.languages import languages
-from evaluation.languages.hip import INCLUDE
 from evaluation.tasks.domain import dtype_of, elements, shape_of
 from evaluation.tasks.operator import Operator, Track
 from evaluation.tasks.spec import Task, find_operators, folder_of
 from evaluation.tracks.builds import build
 from evaluation.tracks.load import load_operator, load_task
 from evaluation.types import Case
-from tests.evaluation.languages.machine import needs_nvcc
+from tests.evaluation.code.languages.machine import needs_nvcc
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"
 NAMES = find_operators(TASKS)

@@ -14,9 +14,9 @@ import pytest
 from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing.plan import plan_for
+from evaluation.code.languages._signature import names_all
 from evaluation.device_kind import CPU
 from evaluation.gates import performance
-from evaluation.languages._signature import names_all
 from evaluation.session import MeasurementSession
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import COPYING, baselines, build

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.building import extensions
+from evaluation.code.building import extensions
+from evaluation.code.languages import languages
 from evaluation.errors import Rejected, Unsupported
 from evaluation.gates.performance import NAME as PERFORMANCE
-from evaluation.languages import languages
 from evaluation.types import GateName, Verdict
 from tests import gains
 from tests.conftest import skip_or_fail

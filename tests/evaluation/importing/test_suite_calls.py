@@ -19,12 +19,12 @@ from evaluation.bench.memory.ring import BufferRing
 from evaluation.bench.memory.verify import compare_launch
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_process import TaskProcess
+from evaluation.code.languages import languages
+from evaluation.code.languages.torch import TorchKernel
 from evaluation.errors import SubmissionError
 from evaluation.importing.checkout import Checkout
 from evaluation.importing.importer import import_suite
 from evaluation.importing.suites import suites
-from evaluation.languages import languages
-from evaluation.languages.torch import TorchKernel
 from evaluation.tasks.loaded_code import LoadedCode
 from evaluation.tasks.reference import CPU, Reference
 from evaluation.tasks.spec import Task

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from evaluation import device_kind
-from evaluation.building import extensions
+from evaluation.code.building import extensions
+from evaluation.code.languages import triton
 from evaluation.errors import BuildError
-from evaluation.languages import triton
 from evaluation.sandbox import launch, procfs, resource_watch, untrusted_files
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
@@ -22,11 +22,11 @@ from evaluation.sandbox.resource_watch import BUILD_LIMITS, ResourceUsage
 from evaluation.tracks.builds import build
 from evaluation.tracks.load import load_task
 from tests.conftest import skip_or_fail
+from tests.evaluation.code.languages.machine import needs_nvcc
+from tests.evaluation.code.languages.test_triton import HONEST
 from tests.evaluation.conftest import OPERATORS
-from tests.evaluation.languages.machine import needs_nvcc
-from tests.evaluation.languages.test_triton import HONEST
 
-LANGUAGES = Path(__file__).parents[1] / "languages" / "operators"
+LANGUAGES = Path(__file__).parents[1] / "code" / "languages" / "operators"
 LOW_LIMITS = ResourceUsage(64, 128, 256 << 20, 500, 64 << 20, 5000)
 """Limits that are quick to exceed."""
 NO_PROCESS = 0

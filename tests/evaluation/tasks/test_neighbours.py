@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from evaluation.languages import languages
+from evaluation.code.languages import languages
 from evaluation.tasks.domain import LogUniform
 from evaluation.tasks.neighbours import (
     ALIGNED,

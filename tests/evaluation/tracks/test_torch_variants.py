@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
-from evaluation.languages import languages
 from evaluation.tasks.operator import Operator, Track
 from evaluation.tracks import torch_variants
 from evaluation.tracks.load import load_operator, load_task

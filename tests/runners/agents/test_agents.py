@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.languages import languages
+from evaluation.code.languages import languages
 from evaluation.tasks.spec import find_operators
 from evaluation.tracks.load import load_task
 from evaluation.tracks.workspace_files import starter_files

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.building import nvcc
+from evaluation.code.building import nvcc
 from evaluation.sandbox.features import isolation_features
 from runners.agent.control_socket import Answer
 from runners.agents.command import Settings

@@ -8,7 +8,7 @@ import pytest
 
 from evaluation import device_kind
 from evaluation.bench.process import handle
-from evaluation.building import extensions, nvcc
+from evaluation.code.building import extensions, nvcc
 from evaluation.gates.generalization import MAX_REST_SECONDS
 from evaluation.tasks.spec import find_operators, folder_of
 from evaluation.tracks.load import load_operator

@@ -36,7 +36,7 @@ class Command(BaseCommand):
         # Not needed by other commands, and torch takes a second to import.
         from evaluation import report_text
         from evaluation.admission import admit, repository
-        from evaluation.languages import languages
+        from evaluation.code.languages import languages
         from evaluation.repository.judge import not_judged_here
         from evaluation.repository.task import find_task
         from evaluation.tracks.load import load_task

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.bench.devices.device import Device, Level, slug_of
-from evaluation.building.cache_folder import replace_text
-from evaluation.building.native import compiler_version
+from evaluation.code.building.native import compiler_version
+from evaluation.code.cache_folder import replace_text
 from evaluation.device_kind import CPU, candidate_cores
 from evaluation.errors import Broken
 from evaluation.sandbox.features import isolation_features

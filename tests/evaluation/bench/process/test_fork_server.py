@@ -127,7 +127,7 @@ def test_fork_collects_no_objects_of_the_fork_server(
 
 BEFORE_AND_AFTER = """
 import os, pathlib, sys
-from evaluation.languages import languages
+from evaluation.code.languages import languages
 for language in languages().values():
     language.prepare()
 os.environ.clear()

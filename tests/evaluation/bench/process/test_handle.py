@@ -22,7 +22,7 @@ from evaluation.bench.process.freezer import Freezer
 from evaluation.bench.process.handle import ProcessHandle
 from evaluation.bench.process.limits import ProcessLimits
 from evaluation.bench.timing.clock import WindowClock
-from evaluation.building import triton_cache
+from evaluation.code.building import triton_cache
 from evaluation.errors import Broken, Inconclusive, SubmissionError
 from evaluation.sandbox import procfs
 from evaluation.sandbox.channel import TOKEN_BYTES

@@ -1,0 +1,1 @@
+"""Code of candidates and baselines: languages, compilers and the cache of builds."""
