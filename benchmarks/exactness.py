@@ -31,6 +31,7 @@ from evaluation.bench.memory.ring import BufferRing, ring_slots, slot_bytes
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing.plan import GPU_FINAL_PLAN, plan_for
 from evaluation.code.languages import languages
+from evaluation.sandboxed.kernels import loader
 from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import Build, build
@@ -152,7 +153,7 @@ def in_this_process(
     run_here()  # this process judges nothing
     task = task_of(operator, language)
     case = case_of(task, name)
-    kernel = languages()[language].load(Path(folder), operator)
+    kernel = loader(languages()[language].loader).load(Path(folder), operator)
     planned = GPU_FINAL_PLAN.window_seconds * 1e6 / microseconds
     slots = max(3, round(planned), ring_slots(task.operator, case, 2 * cache_bytes))
     slots = min(slots, MAX_SLOTS, max(3, MAX_RING_BYTES // slot_bytes(task.operator, case)))

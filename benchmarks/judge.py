@@ -46,6 +46,7 @@ from evaluation.bench.timing.plan import FINAL_PLAN
 from evaluation.code.cache_folder import default_cache
 from evaluation.code.languages import languages
 from evaluation.device_kind import candidate_cores
+from evaluation.sandboxed.kernels import loader
 from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import Build, build
@@ -195,7 +196,7 @@ def time_inside(task: Task, folder: str, name: str, cache_bytes: int) -> dict[st
     run_here()  # this process judges nothing
     torch.set_num_threads(1)
     operator, case = task.operator, case_of(task, name)
-    kernel = languages()[task.track.target].load(Path(folder), operator.name)
+    kernel = loader(languages()[task.track.target].loader).load(Path(folder), operator.name)
     slots = ring_slots(operator, case, 2 * cache_bytes)
     with BufferRing(operator, case, slots) as ring:
         launch = bind(kernel, operator.arguments, ring)

@@ -22,7 +22,7 @@ from evaluation.bench.memory.ring import BufferRing
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_host import processes_of
 from evaluation.code.cache_folder import default_cache
-from evaluation.code.languages import Kernel
+from evaluation.sandboxed.kernels import Kernel
 from evaluation.session import MeasurementSession
 from evaluation.tasks import task_code
 from evaluation.tasks.spec import Task

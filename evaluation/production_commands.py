@@ -35,7 +35,7 @@ from evaluation.device_kind import CPU, GPU, kind_of
 from evaluation.errors import RequestError
 from evaluation.gates.integrity import MAX_BYTES
 from evaluation.production import judge as production_judge
-from evaluation.production import limits, phases
+from evaluation.production import limits
 from evaluation.production.architectures import (
     FOLDER,
     TRACK,
@@ -44,6 +44,7 @@ from evaluation.production.architectures import (
     find_task,
 )
 from evaluation.production.composition import COMPOSITION, Part, parts_of
+from evaluation.sandboxed.model import phases
 from evaluation.types import GateResult, Report
 
 
@@ -328,9 +329,9 @@ def _rounded(ratios: object) -> list[float]:
 
 def show_ceilings(options: argparse.Namespace) -> int:
     """Measure the ceilings of tasks in eager, and print one line for each phase."""
-    from evaluation.production.phases import Regime
     from evaluation.production.session import LiveSession
     from evaluation.production.times import ceiling
+    from evaluation.sandboxed.model.phases import Regime
 
     kind = kind_of((GPU, CPU))
     for name in options.names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import NoneType, UnionType
@@ -121,6 +121,11 @@ class Argument:
     """A `Comparison` of an output; empty for a bound of the error, or whole numbers as they are."""
     parameter: str = ""
     """Path of the parameter of a suite's module that an input is; empty for other inputs."""
+
+
+def calling_order(arguments: Sequence[Argument]) -> list[Argument]:
+    """Return the arguments of a host function of Triton: all tensors, then the scalars."""
+    return sorted(arguments, key=lambda argument: argument.role == "scalar")
 
 
 class Comparison(StrEnum):

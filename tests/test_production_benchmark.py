@@ -15,7 +15,7 @@ from benchmarks import production
 from benchmarks.shared import variation
 from evaluation.device_kind import CPU, GPU
 from evaluation.production.architectures import FAMILIES, architectures
-from evaluation.sandboxed.live_model import PREPARE
+from evaluation.sandboxed.model.live_model import PREPARE
 from evaluation.types import GateName, GateResult, Reason, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent

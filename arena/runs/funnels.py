@@ -16,7 +16,7 @@ from arena.runs.states import Scope
 from evaluation.production import drops
 from evaluation.production.architectures import architectures
 from evaluation.production.drops import MAX_MEMORY_RATIO, Drop
-from evaluation.production.phases import DECODED_TOKENS, Regime
+from evaluation.sandboxed.model.phases import DECODED_TOKENS, Regime
 from evaluation.types import GateName, Interval
 
 DECODE = "decode"

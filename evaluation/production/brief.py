@@ -25,7 +25,7 @@ from evaluation.production.architectures import (
 from evaluation.production.descriptions import COPY, Description, description_of
 from evaluation.production.library_source import LibrarySource
 from evaluation.production.limits import Ratios, limits_of
-from evaluation.production.phases import Regime, extent
+from evaluation.sandboxed.model.phases import Regime, extent
 from evaluation.tasks.toml_reader import read_text
 
 _TASK = """\

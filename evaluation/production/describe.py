@@ -19,15 +19,16 @@ from torch import nn
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU
 from evaluation.errors import Broken, TaskError
-from evaluation.production import calls as arguments
-from evaluation.production import judge, library_source, models, swap
+from evaluation.production import judge, library_source
 from evaluation.production.architectures import Architecture, ModuleTask
 from evaluation.production.descriptions import COPY, SKELETON, Constructor, Description, Shapes
 from evaluation.production.library_source import NotPortable
-from evaluation.production.models import ModelData
-from evaluation.production.phases import Regime
 from evaluation.production.session import LiveSession
 from evaluation.production.times import ceiling
+from evaluation.sandboxed.model import calls as arguments
+from evaluation.sandboxed.model import models, swap
+from evaluation.sandboxed.model.models import ModelData
+from evaluation.sandboxed.model.phases import Regime
 from evaluation.tasks.input_families import dtype_name
 from evaluation.types import Interval, to_json
 

@@ -12,10 +12,11 @@ from typing import Any, TypeGuard
 import torch
 from torch import nn
 
-from evaluation.production import budget, models
+from evaluation.production import budget
 from evaluation.production.architectures import Architecture
 from evaluation.production.limits import Ratios, fitted
-from evaluation.production.models import ModelData
+from evaluation.sandboxed.model import models
+from evaluation.sandboxed.model.models import ModelData
 
 SEEDS = (11, 12, 13)
 PROMPTS = 3

@@ -40,10 +40,10 @@ from evaluation.production.composition import (
     check_disjoint,
 )
 from evaluation.production.limits import Ratios, limits_of
-from evaluation.production.phases import Extent, Regime
 from evaluation.production.trial import Trial
 from evaluation.sandbox import untrusted_files
 from evaluation.sandbox.features import isolates_ranks, isolation_features
+from evaluation.sandboxed.model.phases import Extent, Regime
 from evaluation.types import CompilerOutput, GateName, GateResult, Interval, Reason, Report, Verdict
 
 if TYPE_CHECKING:
@@ -308,8 +308,8 @@ def _loaded(trial: Trial, outputs: tuple[CompilerOutput, ...]) -> GateResult:
 
     Raises: SubmissionError; RequestError where one of several modules contains another.
     """
-    from evaluation.production import swap
-    from evaluation.production.models import module_class
+    from evaluation.sandboxed.model import swap
+    from evaluation.sandboxed.model.models import module_class
 
     session = trial.session
     try:
@@ -394,7 +394,8 @@ def _end_to_end(trial: Trial, limits: Ratios) -> dict[str, dict[str, Any]]:
 
 def _check_decoy(session: LiveSession, phase: str, memory: Any, count: int) -> None:
     """Require the baseline's outputs, bit for bit, where a candidate is loaded and not put in."""
-    from evaluation.production import budget, models, swap, tape, windows
+    from evaluation.production import budget, tape, windows
+    from evaluation.sandboxed.model import models, swap
 
     for task in session.tasks:
         # The decoy is made with the arguments of the first module of the model.

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from evaluation.production import models, swap
 from evaluation.production.architectures import LIBRARIES, Architecture, Size
-from evaluation.production.models import ModelData
+from evaluation.sandboxed.model import models, swap
+from evaluation.sandboxed.model.models import ModelData
 
 SEED = 7
 

@@ -23,12 +23,12 @@ from evaluation.bench.process.limits import ProcessLimits
 from evaluation.bench.timing.clock import WindowClock
 from evaluation.device_kind import GPU, candidate_cores
 from evaluation.errors import SubmissionError
-from evaluation.production import models, split
 from evaluation.production.architectures import Architecture, ModuleTask
-from evaluation.production.compiler_cache import KeptCode
-from evaluation.production.models import ModelData
-from evaluation.production.phases import LOGIT_ROWS, Regime
 from evaluation.sandbox import untrusted_files
+from evaluation.sandboxed.model import models, split
+from evaluation.sandboxed.model.compiler_cache import KeptCode
+from evaluation.sandboxed.model.models import ModelData
+from evaluation.sandboxed.model.phases import LOGIT_ROWS, Regime
 from evaluation.tasks.input_families import dtype_name
 from evaluation.types import Argument, Reason
 
@@ -269,7 +269,7 @@ class LiveSession:
             torch.cuda.empty_cache()
 
     def process(self, mode: str) -> ProcessHandle:
-        """Return the process of a mode (see `evaluation.sandboxed.live_model`), started."""
+        """Return the process of a mode (see `evaluation.sandboxed.model.live_model`), started."""
         if mode not in self._processes:
             trusted = mode not in UNTRUSTED
             scratch = self._stack.enter_context(untrusted_files.scratch())

@@ -14,9 +14,9 @@ from torch import nn
 
 from evaluation.bench.memory.layout import TensorSpec
 from evaluation.errors import Broken, SubmissionError
-from evaluation.production import calls, models, swap
 from evaluation.production.architectures import ModuleTask
 from evaluation.production.session import LiveSession, Memory, at_rank
+from evaluation.sandboxed.model import calls, models, swap
 from evaluation.tasks.input_families import dtype_name
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF
 from evaluation.types import Reason
@@ -275,7 +275,7 @@ def check_alone(
     Returns: the number of cases, the calls that cannot be taped, and the largest share of an
     allowed error. Raises: SubmissionError.
     """
-    from evaluation.production.phases import Regime
+    from evaluation.sandboxed.model.phases import Regime
 
     count, untaped, worst = 0, [], 0.0
     for phase in session.architecture.phases:

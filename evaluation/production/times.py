@@ -22,9 +22,9 @@ from evaluation.errors import SubmissionError
 from evaluation.production import drops, windows
 from evaluation.production.drops import Reported
 from evaluation.production.limits import Ratios, limits_of
-from evaluation.production.phases import DECODED_TOKENS, Regime
 from evaluation.production.windows import ModelWindows, ModuleTiming, Timing
 from evaluation.sandbox import procfs
+from evaluation.sandboxed.model.phases import DECODED_TOKENS, Regime
 from evaluation.tasks.input_families import dtype_name
 from evaluation.types import (
     GateName,

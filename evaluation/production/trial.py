@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evaluation.bench.timing.disturbance import Disturbance
 from evaluation.production.architectures import Architecture
-from evaluation.production.phases import Extent
+from evaluation.sandboxed.model.phases import Extent
 
 if TYPE_CHECKING:
     from evaluation.production.session import LiveSession

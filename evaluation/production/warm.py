@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 
 from evaluation.bench.process.fork_server import ForkServer
-from evaluation.production import phases
 from evaluation.production.architectures import Architecture
-from evaluation.production.compiler_cache import KeptCode
-from evaluation.production.phases import Regime
 from evaluation.production.session import LiveSession
+from evaluation.sandboxed.model import phases
+from evaluation.sandboxed.model.compiler_cache import KeptCode
+from evaluation.sandboxed.model.phases import Regime
 
 CHOICES = "*.best_config"
 """Files in which Inductor keeps the variant of a kernel that was the fastest."""

@@ -23,8 +23,8 @@ from evaluation.errors import Broken, SubmissionError
 from evaluation.production import budget, drops, tape
 from evaluation.production.architectures import ModuleTask
 from evaluation.production.limits import Ratios
-from evaluation.production.phases import Regime
 from evaluation.production.session import UNTRUSTED, LiveSession, Memory, at_rank
+from evaluation.sandboxed.model.phases import Regime
 from evaluation.types import Interval, Reason
 
 SPREAD = Spread(0.04, 0.01)

@@ -29,6 +29,9 @@ from typing import Any
 
 REFUSED = 3
 MODELS = ("ModelNew", "Model")
+"""Names of an implementation that is a `torch.nn.Module`, as in KernelBench and in METR's form."""
+EXTENSIONS = "extensions"
+"""The folder of built extensions, beside the source."""
 
 
 class RefusedSource(Exception):

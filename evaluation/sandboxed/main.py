@@ -19,12 +19,12 @@ import traceback
 
 import torch
 
-from evaluation.code.languages import languages
 from evaluation.sandbox import launch
 from evaluation.sandbox.channel import TOKEN_BYTES, Channel, ChannelError, Message
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.syscalls import die_with_parent
 from evaluation.sandboxed import runner
+from evaluation.sandboxed.kernels import loader
 from evaluation.sandboxed.requests import RequestHandler
 
 FAILED = bytes(TOKEN_BYTES)
@@ -47,7 +47,7 @@ def serve_forks(descriptor: int) -> None:
             return
         if "prepare" in request:
             with contextlib.suppress(Exception):  # a process that needs it reports the failure
-                languages()[request["prepare"]].prepare()
+                loader(request["prepare"]).prepare()
         elif "import" in request:
             _import(request["import"])
         elif _fork() == 0:

@@ -71,8 +71,8 @@ def _profile(job: Mapping[str, Any], output: int) -> dict[str, Any]:
     import torch
 
     from evaluation.bench.profiling.tools import tools
-    from evaluation.code.languages import languages
-    from evaluation.code.languages.torch import TorchKernel
+    from evaluation.sandboxed.kernels import loader
+    from evaluation.sandboxed.kernels.torch import TorchKernel
     from evaluation.types import Argument, Case, Split
 
     torch.set_num_threads(1)
@@ -81,7 +81,7 @@ def _profile(job: Mapping[str, Any], output: int) -> dict[str, Any]:
     _print(output, REACHED)
     case = Case(**{**job["case"], "split": Split(job["case"]["split"])})
     arguments = [Argument(**argument) for argument in job["arguments"]]
-    kernel = languages()[job["language"]].load(Path(job["folder"]), job["entry"])
+    kernel = loader(job["loader"]).load(Path(job["folder"]), job["entry"])
     slots = [_slot(job, case, arguments) for _ in range(job["slots"])]
     if isinstance(kernel, TorchKernel):
         kernel.suite_call = job["suite_call"]

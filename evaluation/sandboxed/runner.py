@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from evaluation.bench.memory.layout import Layout, map_region
-from evaluation.code.languages import Kernel, Language, languages
-from evaluation.code.languages.torch import TorchKernel
 from evaluation.errors import Broken
 from evaluation.sandbox.channel import Message
 from evaluation.sandboxed.cuda_graph import SerialGraph, SerialLaunches, capture_stream
+from evaluation.sandboxed.kernels import Kernel, Loader, loader
+from evaluation.sandboxed.kernels.torch import TorchKernel
 from evaluation.sandboxed.requests import RequestHandler
 from evaluation.types import Argument, Launch
 
 if TYPE_CHECKING:
-    from evaluation.sandboxed.live_model import LiveModel
+    from evaluation.sandboxed.model.live_model import LiveModel
 
 
 class KernelRunner(RequestHandler):
@@ -30,7 +30,7 @@ class KernelRunner(RequestHandler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.language: Language | None = None
+        self.loader: Loader | None = None
         self.kernel: Kernel | None = None
         self.model: LiveModel | None = None
         """The kernel, where it is a live model."""
@@ -67,20 +67,20 @@ class KernelRunner(RequestHandler):
     def do_load(self, request: Message, descriptors: list[int]) -> None:
         if request["tf32"]:
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-        self.language = languages()[request["language"]]
-        self.kernel = self.language.load(Path(request["folder"]), request["entry"])
+        self.loader = loader(request["loader"])
+        self.kernel = self.loader.load(Path(request["folder"]), request["entry"])
 
     def do_add_compiled(self, request: Message, descriptors: list[int]) -> None:
         """Take over what was compiled for further cases, from an archive."""
-        assert self.language is not None, "added to before it was loaded"
+        assert self.loader is not None, "added to before it was loaded"
         with tempfile.TemporaryDirectory() as folder, os.fdopen(descriptors.pop(0), "rb") as file:
             with tarfile.open(fileobj=file) as archive:
                 archive.extractall(folder, filter="data")
-            self.language.add_compiled(Path(folder))
+            self.loader.add_compiled(Path(folder))
 
     def do_model(self, request: Message, descriptors: list[int]) -> None:
         """Build a live model, whose launches are forwards. Reports what was replaced."""
-        from evaluation.sandboxed.live_model import LiveModel
+        from evaluation.sandboxed.model.live_model import LiveModel
 
         layout = Layout.from_json(request["weights"])
         descriptor = descriptors.pop(0)

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
+from evaluation.code.languages import languages
 from evaluation.errors import Broken
 from evaluation.sandbox.channel import Channel, ChannelError, Message
 
@@ -100,7 +101,7 @@ class ForkServer:
         Raises: Broken when the fork server is gone.
         """
         with self._lock:
-            self._exchange(lambda: self._channel.send({"prepare": language}))
+            self._exchange(lambda: self._channel.send({"prepare": languages()[language].loader}))
 
     def import_modules(self, names: Sequence[str]) -> None:
         """Ask it to import modules for later forks, once; return at once.

@@ -23,6 +23,7 @@ from evaluation.bench.process.fork_server import MAX_START_SECONDS, ForkServer
 from evaluation.bench.process.freezer import Freezer
 from evaluation.bench.process.limits import ProcessLimits
 from evaluation.bench.process.rank_channels import BY_RANK, RankChannels, RankTimeout
+from evaluation.code.languages import languages
 from evaluation.device_kind import GPU, judge_has_core
 from evaluation.errors import Broken, Inconclusive, SubmissionError
 from evaluation.sandbox import procfs
@@ -141,7 +142,8 @@ class ProcessHandle:
         the candidate's code runs.
         """
         self.connect()
-        message = {"do": "load", "language": language, "folder": str(folder), "entry": entry}
+        loader = languages()[language].loader
+        message = {"do": "load", "loader": loader, "folder": str(folder), "entry": entry}
         self.request({**message, "tf32": tf32})
 
     def add_compiled(self, folder: Path) -> None:

@@ -48,7 +48,7 @@ class Job:
 
 
 def library_name(dtype: str) -> str:
-    """Return the file name of the library for a dtype; `*` for a pattern of all."""
+    """Return the file name of the library for a dtype."""
     return f"kernel.{dtype}.so"
 
 

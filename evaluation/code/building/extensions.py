@@ -6,7 +6,6 @@ imports it again.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -15,20 +14,18 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from evaluation import device_kind
 from evaluation.code.building import native, nvcc
 from evaluation.code.building.compile_jobs import MAX_TEXT, PYTHON_PATHS, run_compiler
-from evaluation.errors import Broken, BuildError, SubmissionError
+from evaluation.errors import Broken, BuildError
 from evaluation.sandbox import untrusted_files
 from evaluation.sandboxed import build_torch
-from evaluation.types import CompilerOutput, Reason
+from evaluation.types import CompilerOutput
 
 REQUESTED_BY = "load_inline"
 CALL = "call.json"
-FOLDER = "extensions"
 LIMIT_FACTOR = 4
 """Build time as a multiple of the task's limit: PyTorch's headers alone take up to a minute."""
 MAX_LIBRARIES = 16
@@ -63,7 +60,7 @@ def build(source: Path, seconds: float, call: Mapping[str, Any] | None = None) -
     if lacks := lacking():
         raise Broken(lacks)
     folder, toolkit = source.parent, _toolkit()
-    kept = folder / FOLDER
+    kept = folder / build_torch.EXTENSIONS
     kept.mkdir()
     with untrusted_files.scratch(folder.parent, "extensions-") as work:
         env = {
@@ -136,33 +133,3 @@ def _move_libraries(work: Path, kept: Path) -> None:
     names = sorted(name for name in os.listdir(work) if _LIBRARY.fullmatch(name))
     for name in names[:MAX_LIBRARIES]:
         untrusted_files.move(work / name, kept / name)
-
-
-def replace_load_inline(folder: Path) -> None:
-    """Let `load_inline` find the libraries in `folder` without a compiler.
-
-    This runs in a candidate process.
-    """
-    import torch
-
-    def load_inline(*arguments: Any, **options: Any) -> ModuleType:
-        built = list((folder / FOLDER).glob(f"*.{build_torch.key_of(*arguments, **options)}.so"))
-        if not built:
-            raise SubmissionError(
-                Reason.BUILD_ERROR,
-                "an extension was not built: call `load_inline` with the same arguments whenever "
-                "the file is imported, also where there is no GPU",
-            )
-        spec = importlib.util.spec_from_file_location(built[0].name.partition(".")[0], built[0])
-        assert spec is not None and spec.loader is not None, f"{built[0]} is no library"
-        try:
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-        except ImportError as error:
-            raise SubmissionError(Reason.BUILD_ERROR, f"cannot be loaded: {error}") from error
-        return module
-
-    name = "torch.utils.cpp_extension"
-    extension: Any = ModuleType(name)
-    extension.load_inline = load_inline
-    sys.modules[name] = torch.utils.cpp_extension = extension

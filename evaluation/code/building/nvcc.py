@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.code.building import native
-from evaluation.code.building.c_kernel import GPU_LOOP_FILE
+from evaluation.code.building.c_loop import GPU_LOOP_FILE
 from evaluation.code.building.compile_jobs import Job, library_name
 from evaluation.errors import Broken
 from evaluation.types import Diagnostic

@@ -25,6 +25,7 @@ from evaluation.code.building.import_rules import (
 from evaluation.errors import Rejected, Unsupported
 from evaluation.types import Diagnostic
 
+COMPILE = "torch.compile"
 PURE_MODULES = frozenset(
     "__future__ abc collections contextlib dataclasses enum functools itertools math numbers"
     " operator typing".split()
@@ -424,3 +425,15 @@ def _binds_name(node: ast.AST) -> bool:
     return "__name__" in values or any(
         isinstance(value, list) and "__name__" in value for value in values
     )
+
+
+def uses_compile(files: Mapping[str, str]) -> bool:
+    """Return whether one of these sources uses `torch.compile`."""
+    return any(Source(name, text).uses(COMPILE) for name, text in files.items())
+
+
+def uses_triton(files: Mapping[str, str]) -> bool:
+    """Return whether one of these sources imports Triton."""
+    sources = (Source(name, text) for name, text in files.items())
+    modules = (module for source in sources for module in source.modules.values())
+    return any(module.partition(".")[0] == "triton" for module in modules)

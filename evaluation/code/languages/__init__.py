@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from evaluation.types import Argument, BufferSet, Case, CompilerOutput, Launch
+from evaluation.types import Case, CompilerOutput
 
 if TYPE_CHECKING:
     from evaluation.tasks.operator import Operator
@@ -47,22 +47,14 @@ class Texts:
     """Whether a profiler exists for the language."""
 
 
-class Kernel(Protocol):
-    """A loaded entry point, in a candidate or baseline process."""
-
-    def bind(self, arguments: Sequence[Argument], slots: Sequence[BufferSet]) -> Launch:
-        """Prepare launches over `slots`, so that each is as cheap as the language allows."""
-
-
 class Language(ABC):
-    """One language: `check` and `build` on the judge's side, `load` in the candidate process.
-
-    The judge never imports an artefact.
-    """
+    """One language on the judge's side; `loader` is its side in the candidate process."""
 
     name: str
     suffix: str
     texts: Texts
+    loader: str
+    """The module of `evaluation.sandboxed.kernels` that loads the artefact."""
     dtypes: frozenset[str] = frozenset({"float32", "float16", "bfloat16"})
     """Case dtypes on which the language is judged."""
     compiles_cases: bool = False
@@ -96,7 +88,7 @@ class Language(ABC):
 
     @abstractmethod
     def build(self, files: Mapping[str, str], task: Task, folder: Path) -> Sequence[CompilerOutput]:
-        """Fill `folder` with what `load` needs, compiling in the sandbox.
+        """Fill `folder` with what the loader needs, compiling in the sandbox.
 
         Raises: `BuildError` (a `SubmissionError` with the compiler's output) for a faulty source.
         """
@@ -124,19 +116,6 @@ class Language(ABC):
     def not_run(self, files: Mapping[str, str], kind: str) -> str:
         """Return why these files can only be built for a device kind here; empty otherwise."""
         return self.runs_here()
-
-    def prepare(self) -> None:  # noqa: B027 - most languages import nothing slow
-        """Import slow modules once, in the fork server of GPU processes."""
-
-    @abstractmethod
-    def load(self, folder: Path, entry: str) -> Kernel:
-        """Load the artefact, in the candidate process.
-
-        Raises: `SubmissionError(MISSING_ENTRY)` without `entry`.
-        """
-
-    def add_compiled(self, folder: Path) -> None:  # noqa: B027 - most languages compile no cases
-        """Take over what `compile_cases` made, in the candidate process."""
 
 
 @cache

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from evaluation.code.building import native, nvcc
 from evaluation.code.building.c_header import c_header, element_type
-from evaluation.code.building.c_kernel import GPU_LOOP, GPU_LOOP_FILE, GpuKernel
+from evaluation.code.building.c_loop import GPU_LOOP, GPU_LOOP_FILE
 from evaluation.code.building.compile_jobs import Job, compile_all
-from evaluation.code.languages import Kernel, Language, TrivialSource
+from evaluation.code.languages import Language, TrivialSource
 from evaluation.types import CompilerOutput
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ extern "C" int {name}(const {name}_args* args, {language}Stream_t stream) {{
 class GpuLanguage(Language):
     """A language whose runtime's names begin with its own, such as `cudaStream_t`."""
 
+    loader = "c_gpu_kernel"
     runtime: str
     """The header of the runtime."""
     includes: str
@@ -133,9 +134,6 @@ class GpuLanguage(Language):
 
     def runs_here(self) -> str:
         return self.judged_here()
-
-    def load(self, folder: Path, entry: str) -> Kernel:
-        return GpuKernel.load(folder, entry)
 
     def _loop(self) -> str:
         return GPU_LOOP.format(runtime=self.runtime, prefix=self.name)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from evaluation.code.building import native
 from evaluation.code.building.c_header import c_header, element_type
-from evaluation.code.building.c_kernel import CPU_LOOP, CpuKernel, load_library
+from evaluation.code.building.c_loop import CPU_LOOP
 from evaluation.code.building.compile_jobs import Job, compile_all
-from evaluation.code.languages import Kernel, Language, Texts, TrivialSource
+from evaluation.code.languages import Language, Texts, TrivialSource
 from evaluation.types import CompilerOutput, Diagnostic
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ class Cpp(Language):
     name = "cpp"
     suffix = ".cpp"
     texts = TEXTS
+    loader = "c_kernel"
     dtypes = frozenset({"float32"})
     kinds = ("cpu",)
 
@@ -116,9 +117,6 @@ class Cpp(Language):
             entry,
             MAX_ADDRESS_BYTES,
         )
-
-    def load(self, folder: Path, entry: str) -> Kernel:
-        return CpuKernel(load_library(folder / LIBRARY, entry), entry)
 
 
 def _read(output: str) -> tuple[Sequence[Diagnostic], dict[str, dict[str, int]]]:

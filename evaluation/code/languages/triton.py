@@ -6,10 +6,9 @@ import ast
 import importlib.metadata
 import json
 import math
-import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,21 +16,19 @@ from typing import TYPE_CHECKING, Any
 from evaluation import device_kind
 from evaluation.code.building import nvcc, static_analysis, triton_cache
 from evaluation.code.building.compile_jobs import MAX_ADDRESS_BYTES, PYTHON_PATHS, run_compiler
-from evaluation.code.languages import Kernel, Language, Texts, TrivialSource
-from evaluation.code.languages._python import load_function
+from evaluation.code.languages import Language, Texts, TrivialSource
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.sandbox import launch, resource_watch, untrusted_files
 from evaluation.sandboxed import build_triton
 from evaluation.tasks.domain import ITEM_BYTES, dtype_of, shape_of
 from evaluation.types import (
     Argument,
-    BufferSet,
     Case,
     CompilerOutput,
     Diagnostic,
-    Launch,
     Reason,
     Split,
+    calling_order,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +42,6 @@ Target = tuple[str, int | str, int, int]
 # Source of the sizes: CUDA C++ programming guide, technical specifications by compute capability.
 SHARED_BYTES = {75: 65_536, 80: 166_912, 90: 232_448, 100: 232_448, 103: 232_448}
 OTHER_SHARED_BYTES = 101_376
-INTERPRETED: Target = ("cuda", 90, 32, SHARED_BYTES[90])
 TRIED: dict[str, Target] = {
     "hip:gfx942": ("hip", "gfx942", 64, 65_536),
     "cuda:100": ("cuda", 100, 32, SHARED_BYTES[100]),
@@ -132,6 +128,7 @@ class Triton(Language):
     name = "triton"
     suffix = ".py"
     texts = TEXTS
+    loader = "triton"
     kinds = ("gpu", "cpu")
     compiles_cases = True
 
@@ -191,40 +188,6 @@ class Triton(Language):
     def not_run(self, files: Mapping[str, str], kind: str) -> str:
         return "" if kind == device_kind.GPU else not_interpreted(files)
 
-    def prepare(self) -> None:
-        """Import Triton and compute its cache key, a digest of all its files."""
-        from triton.runtime.cache import triton_key
-
-        triton_key()
-
-    def load(self, folder: Path, entry: str) -> Kernel:
-        import torch
-
-        if torch.cuda.is_available():
-            self.add_compiled(folder)
-        interpret_without_gpu()
-        return TritonKernel(load_function(folder / f"{entry}.py", entry))
-
-    def add_compiled(self, folder: Path) -> None:
-        triton_cache.restore(folder / triton_cache.FOLDER, Path.home() / ".triton" / "cache")
-
-
-class TritonKernel:
-    """A host function: it gets all tensors in calling order, then scalars, and launches kernels."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-
-    def bind(self, arguments: Sequence[Argument], slots: Sequence[BufferSet]) -> Launch:
-        names = [a.name for a in _in_order(arguments)]
-        calls = [[slot[name] for name in names] for slot in slots]
-
-        def run(first: int, count: int) -> None:
-            for index in range(first, first + count):
-                self.function(*calls[index % len(calls)])
-
-        return run
-
 
 def targets() -> dict[str, Target]:
     """Return the targets: first this machine's GPU, as for CUDA, then others."""
@@ -241,21 +204,6 @@ def not_interpreted(files: Mapping[str, str]) -> str:
         if used := [path for path in paths if f"{path}.".startswith(_NOT_INTERPRETED)]:
             return f"the interpreter cannot run this: `{max(used, key=len)}` needs a GPU"
     return ""
-
-
-def interpret_without_gpu() -> None:
-    """Let this process interpret every kernel, unless it has a GPU."""
-    import torch
-
-    if torch.cuda.is_available():
-        return
-    os.environ["TRITON_INTERPRET"] = "1"
-    from triton.backends.compiler import GPUTarget
-    from triton.runtime import driver
-
-    backend, arch, warp, shared = INTERPRETED
-    # Only autotuners need a driver.
-    driver.set_active(build_triton.CompilingDriver(GPUTarget(backend, arch, warp), shared))
 
 
 def _compile(
@@ -297,10 +245,6 @@ def _tensor_bytes(call: Sequence[Mapping[str, Any]]) -> int:
     return sum(math.prod(each["shape"]) * ITEM_BYTES[each["dtype"]] for each in tensors)
 
 
-def _in_order(arguments: Sequence[Argument]) -> list[Argument]:
-    return sorted(arguments, key=lambda argument: argument.role == "scalar")
-
-
 def _calls(task: Task) -> list[list[dict[str, Any]]]:
     """Return the calls to compile, tensors by shape and dtype.
 
@@ -313,7 +257,7 @@ def _calls(task: Task) -> list[list[dict[str, Any]]]:
 
 
 def _call(task: Task, case: Case) -> list[dict[str, Any]]:
-    return [_value(argument, case) for argument in _in_order(task.operator.arguments)]
+    return [_value(argument, case) for argument in calling_order(task.operator.arguments)]
 
 
 def _value(argument: Argument, case: Case) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def _job(task: Task, built: Build, case: Case, name: str, tool: Tool) -> dict[st
     operator = task.operator
     return {
         "tool": name,
-        "language": built.language,
+        "loader": languages()[built.language].loader,
         "folder": str(built.folder.resolve()),
         "entry": operator.name,
         "reference": str((operator.folder / "reference.py").resolve()),

@@ -18,6 +18,7 @@ from evaluation.code.building import nvcc
 from evaluation.code.languages import languages
 from evaluation.code.languages.hip import INCLUDE
 from evaluation.gates.integrity import read
+from evaluation.sandboxed.kernels import loader
 from evaluation.tasks.domain import dtype_of, elements, shape_of
 from evaluation.tasks.operator import Operator, Track
 from evaluation.tasks.spec import Task, find_operators, folder_of
@@ -109,7 +110,7 @@ def test_trivial_submission_in_pytorch_returns_its_values(name: str, tmp_path: P
     for probe in probes(operator, "torch"):
         (folder := tmp_path / probe.name).mkdir()
         (folder / f"{name}.py").write_text(probe.source)
-        languages()["torch"].load(folder, name).bind(operator.arguments, [slot])(0, 1)
+        loader("torch").load(folder, name).bind(operator.arguments, [slot])(0, 1)
         for output in operator.outputs:
             got = slot[output.name].flatten()
             if probe.name in ("zeros", "constant"):

@@ -20,11 +20,12 @@ from evaluation.bench.memory.verify import compare_launch
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_process import TaskProcess
 from evaluation.code.languages import languages
-from evaluation.code.languages.torch import TorchKernel
 from evaluation.errors import SubmissionError
 from evaluation.importing.checkout import Checkout
 from evaluation.importing.importer import import_suite
 from evaluation.importing.suites import suites
+from evaluation.sandboxed.kernels import loader
+from evaluation.sandboxed.kernels.torch import TorchKernel
 from evaluation.tasks.loaded_code import LoadedCode
 from evaluation.tasks.reference import CPU, Reference
 from evaluation.tasks.spec import Task
@@ -170,7 +171,7 @@ def largest_error(task: Task, source: str, folder: Path) -> float:
     language.check({task.target_file: source}, task)
     folder.mkdir()
     (folder / task.target_file).write_text(source)
-    kernel = language.load(folder, task.operator.name)
+    kernel = loader("torch").load(folder, task.operator.name)
     assert isinstance(kernel, TorchKernel)
     with BufferRing(task.operator, task.checked_cases()[0], slots=2) as ring:
         kernel.suite_call = ring.reference.suite_call

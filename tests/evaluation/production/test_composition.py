@@ -16,7 +16,7 @@ from evaluation.production import judge as production
 from evaluation.production.architectures import ModuleTask, architectures
 from evaluation.production.composition import causes, check_disjoint, parts_of
 from evaluation.production.drops import Drop
-from evaluation.production.phases import Extent, Regime
+from evaluation.sandboxed.model.phases import Extent, Regime
 from evaluation.types import GateName, Reason, Report, Verdict
 from tests.conftest import skip_or_fail
 

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from evaluation.device_kind import CPU
-from evaluation.production import fit, models, probe
+from evaluation.production import fit, probe
 from evaluation.production.architectures import architectures
 from evaluation.production.limits import Ratios
-from evaluation.production.models import ModelData
+from evaluation.sandboxed.model import models
+from evaluation.sandboxed.model.models import ModelData
 from tests.conftest import skip_or_fail
 
 NAME = "mixtral"

@@ -15,7 +15,7 @@ from evaluation.production import judge as production
 from evaluation.production import windows
 from evaluation.production.architectures import find_task
 from evaluation.production.composition import Part
-from evaluation.production.phases import extent
+from evaluation.sandboxed.model.phases import extent
 from evaluation.types import GateName, GateResult, Reason, Report, Verdict
 from tests.conftest import skip_or_fail
 

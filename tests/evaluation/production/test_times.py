@@ -13,9 +13,9 @@ from evaluation.device_kind import CPU, GPU
 from evaluation.errors import Inconclusive, SubmissionError
 from evaluation.production import times
 from evaluation.production.limits import Ratios
-from evaluation.production.phases import Regime
 from evaluation.production.times import Engaged
 from evaluation.production.windows import Checked
+from evaluation.sandboxed.model.phases import Regime
 
 
 def windows(mode: str, captured: bool = True, refusal: str = "") -> Any:

@@ -13,9 +13,9 @@ from evaluation.production import judge as production
 from evaluation.production.architectures import find_task
 from evaluation.production.composition import Part
 from evaluation.production.drops import Drop
-from evaluation.production.phases import Extent, Regime, extent
 from evaluation.production.session import LiveSession
 from evaluation.production.windows import ModelWindows
+from evaluation.sandboxed.model.phases import Extent, Regime, extent
 from evaluation.types import GateName, GateResult, Reason, Report, Verdict
 from tests.conftest import skip_or_fail
 from tests.costs import used as processor_seconds

@@ -13,8 +13,8 @@ import torch
 from evaluation.bench.timing.estimates import Block
 from evaluation.device_kind import CPU, GPU
 from evaluation.production import tape, windows
-from evaluation.production.phases import Regime
 from evaluation.production.windows import ModelWindows
+from evaluation.sandboxed.model.phases import Regime
 
 
 class Memory:

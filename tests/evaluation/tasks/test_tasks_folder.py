@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from evaluation.bench.memory.verify import compare
-from evaluation.code.languages._python import load_function
 from evaluation.errors import SubmissionError
+from evaluation.sandboxed.kernels.python_file import load_function
 from evaluation.tasks.domain import elements
 from evaluation.tasks.input_families import FAMILIES
 from evaluation.tasks.operator import Example, Operator, output_shapes

@@ -127,9 +127,9 @@ def test_fork_collects_no_objects_of_the_fork_server(
 
 BEFORE_AND_AFTER = """
 import os, pathlib, sys
-from evaluation.code.languages import languages
-for language in languages().values():
-    language.prepare()
+from evaluation.sandboxed.kernels import loader
+for name in "torch", "triton":
+    loader(name).prepare()
 os.environ.clear()
 os.environ.update(eval(sys.argv[1]))
 import triton
@@ -137,7 +137,7 @@ print(triton.knobs.cache.dir)
 from torch._inductor import config
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 pathlib.Path("answer.py").write_text("def answer(): ...")
-languages()["torch"].load(pathlib.Path(), "answer")
+loader("torch").load(pathlib.Path(), "answer")
 print(cache_dir(), config.compile_threads)
 """
 

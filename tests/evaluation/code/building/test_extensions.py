@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from evaluation.code.building import extensions, native
-from evaluation.code.languages import languages
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.sandboxed import build_torch
+from evaluation.sandboxed.kernels import loader
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import Build, build
 from evaluation.tracks.load import load_task
@@ -95,7 +95,7 @@ def test_a_library_is_built_once_and_loaded_where_there_is_no_compiler(
 
     monkeypatch.setenv("PATH", "/nowhere")
     slot = {"x": torch.ones(3), "out": torch.zeros(3), "n": 3, "scale": 1.5}
-    languages()["torch"].load(made.folder, "scaled").bind(ARGUMENTS, [slot])(0, 1)
+    loader("torch").load(made.folder, "scaled").bind(ARGUMENTS, [slot])(0, 1)
     assert slot["out"].tolist() == [3.0] * 3
 
 
@@ -116,7 +116,7 @@ def test_a_refusal_may_be_answered_by_another_way(task: Task, cache: Path) -> No
     made = built(source, task, cache)
     assert "error: " in made.outputs[1].text
     slot = {"x": torch.ones(3), "out": torch.zeros(3), "n": 3, "scale": 1.5}
-    languages()["torch"].load(made.folder, "scaled").bind(ARGUMENTS, [slot])(0, 1)
+    loader("torch").load(made.folder, "scaled").bind(ARGUMENTS, [slot])(0, 1)
     assert slot["out"].tolist() == [1.5] * 3
 
 
@@ -130,7 +130,7 @@ def test_what_needs_a_gpu_when_it_is_imported_is_told_why_nothing_was_built(
     shutil.copytree(made.folder, folder)
     (folder / "scaled.py").write_text(SOURCE)
     with pytest.raises(SubmissionError, match="also where there is no GPU") as caught:
-        languages()["torch"].load(folder, "scaled")
+        loader("torch").load(folder, "scaled")
     assert caught.value.reason is Reason.BUILD_ERROR
 
 

@@ -33,7 +33,7 @@ import torch, triton
 from triton.backends.compiler import GPUTarget
 from evaluation.code.building import triton_cache
 from evaluation.sandboxed.build_triton import CompilingDriver
-from evaluation.code.languages._python import load_function
+from evaluation.sandboxed.kernels.python_file import load_function
 
 folder, elements = Path(sys.argv[1]), json.loads(sys.argv[2])
 for made in map(Path, (sys.argv[1], *sys.argv[3:])):

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from evaluation.code.building import nvcc
-from evaluation.code.building.c_kernel import GpuKernel
 from evaluation.code.languages import languages
 from evaluation.errors import BuildError, Rejected
 from evaluation.pipeline import Request, evaluate
+from evaluation.sandboxed.kernels.c_gpu_kernel import GpuKernel
 from evaluation.tasks.spec import Task
 from evaluation.tracks.builds import build
 from evaluation.tracks.load import load_task

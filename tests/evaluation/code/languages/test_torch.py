@@ -11,6 +11,7 @@ import torch
 
 from evaluation.code.languages import languages
 from evaluation.errors import BuildError, Rejected, SubmissionError, Unsupported
+from evaluation.sandboxed.kernels import loader
 from evaluation.types import Argument, Launch, Reason
 
 TORCH = languages()["torch"]
@@ -32,7 +33,7 @@ def bound(
     memory = [
         {"x": torch.arange(4.0), "out": torch.zeros(4), "n": 4, "by": 2.0} for _ in range(slots)
     ]
-    return TORCH.load(folder, "twice").bind(ARGUMENTS, memory), memory
+    return loader("torch").load(folder, "twice").bind(ARGUMENTS, memory), memory
 
 
 def test_each_launch_fills_the_outputs_of_its_slot(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_who_takes_some_outputs_takes_all(tmp_path: Path) -> None:
     TORCH.build({"twice.py": "def twice(x, by, out):\n    pass\n"}, TASK, tmp_path)
     said = "takes out, of the outputs out, sums; take all or none"
     with pytest.raises(SubmissionError, match=said) as caught:
-        TORCH.load(tmp_path, "twice").bind(arguments, [{}])
+        loader("torch").load(tmp_path, "twice").bind(arguments, [{}])
     assert caught.value.reason is Reason.CALL_ERROR
 
 
@@ -120,7 +121,7 @@ def of_module(folder: Path, **words: str) -> tuple[Launch, list[dict[str, Any]]]
     source = MODULE.format(**{**defaults, **words})
     TORCH.build({"twice.py": source}, TASK, folder)
     memory = [{"x": torch.arange(4.0), "out": torch.zeros(4), "n": 4, "by": 2.0} for _ in range(2)]
-    return TORCH.load(folder, "twice").bind(ARGUMENTS, memory), memory
+    return loader("torch").load(folder, "twice").bind(ARGUMENTS, memory), memory
 
 
 def test_a_module_is_made_once_and_called_like_a_function(tmp_path: Path) -> None:
@@ -190,7 +191,7 @@ def test_the_function_named_for_the_operator_comes_first(tmp_path: Path) -> None
 def test_a_file_without_the_entry_point_says_so(tmp_path: Path) -> None:
     TORCH.build({"twice.py": "def thrice(x, by):\n    return x\n"}, TASK, tmp_path)
     with pytest.raises(SubmissionError, match=r"no function `twice` in twice\.py, nor") as caught:
-        TORCH.load(tmp_path, "twice")
+        loader("torch").load(tmp_path, "twice")
     assert caught.value.reason is Reason.MISSING_ENTRY
 
 
@@ -299,5 +300,5 @@ def test_a_compiler_is_not_given_up_on_after_eight_shapes(tmp_path: Path) -> Non
     # monkeypatch would delete what is no attribute of the module, and hide it from later tests.
     with config.patch({name: getattr(config, name) for name in limits}):
         TORCH.build({"twice.py": COUNTS}, TASK, tmp_path)
-        answer = TORCH.load(tmp_path, "twice").function
+        answer = loader("torch").load(tmp_path, "twice").function
         assert [answer(torch.zeros(n), 2.0)[1] for n in range(2, 22)] == list(range(1, 21))

@@ -6,7 +6,7 @@ import time
 import torch
 import torch.nn.functional as F
 
-import evaluation.sandboxed.live_model as runner
+import evaluation.sandboxed.model.live_model as runner
 
 original = runner._fill
 

@@ -1,6 +1,6 @@
-"""Live models: build one from its data, draw its weights, call it, and decode with it.
+"""UNTRUSTED: live models: build one from its data, draw its weights, call it, and decode with it.
 
-Runs in the judge and, with weights that the judge made, in candidate and baseline processes.
+Runs in the judge too, and with weights that the judge made, in candidate and baseline processes.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ import dataclasses
 import importlib
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from evaluation.production.architectures import Architecture, InputSpec, ModuleTask, Size
-from evaluation.production.calls import tensors
+from evaluation.sandboxed.model.calls import tensors
 from evaluation.tasks.input_families import torch_dtype
+
+if TYPE_CHECKING:
+    from evaluation.production.architectures import Architecture, InputSpec, ModuleTask, Size
 
 Inputs = Mapping[str, torch.Tensor]
 NORM_SPREAD = 0.1

@@ -1,4 +1,4 @@
-"""Arguments and results of a module: nested values with tensors, as JSON and tensors apart."""
+"""UNTRUSTED: arguments and results of a module: nested values as JSON, with tensors apart."""
 
 from __future__ import annotations
 

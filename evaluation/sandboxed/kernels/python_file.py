@@ -1,4 +1,4 @@
-"""Loading of Python candidates, in a candidate process."""
+"""UNTRUSTED: loading of Python candidates, in a candidate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phases and regimes of a live model, as judge and candidate processes name them."""
+"""UNTRUSTED: phases and regimes of a live model, as judge and candidate processes name them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Replacement of a class of modules in a model by a candidate's, with the same weights.
+"""UNTRUSTED: replacement of a class of modules in a model by a candidate's, with the same weights.
 
-Runs in candidate processes, and in the judge to find classes that can be replaced.
+Runs in the judge too, to find classes that can be replaced.
 """
 
 from __future__ import annotations

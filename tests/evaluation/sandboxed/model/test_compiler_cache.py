@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.production.compiler_cache import FOLDER, HEADERS, KeptCode, ProcessCache
+from evaluation.sandboxed.model.compiler_cache import FOLDER, HEADERS, KeptCode, ProcessCache
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from evaluation.device_kind import CPU, GPU
 from evaluation.production.architectures import architectures
-from evaluation.production.phases import CPU_COMPILED, Regime, extent
+from evaluation.sandboxed.model.phases import CPU_COMPILED, Regime, extent
 
 EAGER, COMPILE, GRAPH = Regime
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluation.code.building.c_kernel import GpuKernel
 from evaluation.errors import SubmissionError
+from evaluation.sandboxed.kernels.c_gpu_kernel import GpuKernel
 from evaluation.types import Argument, Reason
 
 # A stand-in for a library: what `bind` hands over reaches the entry point, in order.

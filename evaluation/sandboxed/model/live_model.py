@@ -20,15 +20,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from evaluation.code.building import extensions
-from evaluation.code.languages._python import load_module
-from evaluation.code.languages.torch import COMPILER
 from evaluation.errors import SubmissionError
-from evaluation.production import calls, models, split, swap
-from evaluation.production.compiler_cache import KeptCode, ProcessCache
-from evaluation.production.models import ModelData
-from evaluation.production.phases import LOGIT_ROWS, MODES, Regime
 from evaluation.sandbox.channel import Message
+from evaluation.sandboxed.build_torch import EXTENSIONS
+from evaluation.sandboxed.kernels import built_extensions
+from evaluation.sandboxed.kernels.python_file import load_module
+from evaluation.sandboxed.kernels.torch import COMPILER
+from evaluation.sandboxed.model import calls, models, split, swap
+from evaluation.sandboxed.model.compiler_cache import KeptCode, ProcessCache
+from evaluation.sandboxed.model.models import ModelData
+from evaluation.sandboxed.model.phases import LOGIT_ROWS, MODES, Regime
 from evaluation.types import Argument, BufferSet, Launch, Reason
 
 MAX_RECOMPILES = 64
@@ -75,8 +76,8 @@ class LiveModel:
 
     def _load(self, folder: Path, entry: str, library: type[nn.Module], made: swap.Calls) -> None:
         """Load a part of a candidate and put its modules in. Raises SubmissionError."""
-        if (folder / extensions.FOLDER).exists():
-            extensions.replace_load_inline(folder)
+        if (folder / EXTENSIONS).exists():
+            built_extensions.replace_load_inline(folder)
         new = getattr(load_module(folder / f"{entry}.py"), swap.MODEL, None)
         if not (isinstance(new, type) and issubclass(new, nn.Module)):
             raise SubmissionError(

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from evaluation.errors import SubmissionError
-from evaluation.production.phases import Regime
-from evaluation.sandboxed.live_model import FreeModule, LiveModel
+from evaluation.sandboxed.model.live_model import FreeModule, LiveModel
+from evaluation.sandboxed.model.phases import Regime
 from evaluation.types import Reason
 
 

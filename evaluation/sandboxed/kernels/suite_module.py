@@ -1,4 +1,4 @@
-"""Modules that are constructed and called as a suite does, in a candidate process.
+"""UNTRUSTED: modules that are constructed and called as a suite does, in a candidate process.
 
 A suite constructs `ModelNew(*get_init_inputs())` and the problem's `Model` after the same seed, and
 calls both on the inputs alone. So equal weights need no equal names; where a name and a shape are

@@ -1,4 +1,4 @@
-"""Code that `torch.compile` makes: the judge keeps that of trusted processes for all others."""
+"""UNTRUSTED: code of `torch.compile`; the judge keeps that of trusted processes for all others."""
 
 from __future__ import annotations
 

@@ -1,24 +1,26 @@
-"""Split models: the weights and settings of each rank, and the sums over all ranks.
+"""UNTRUSTED: split models: the weights and settings of each rank, and the sums over all ranks.
 
 Tensor parallelism as in Megatron-LM (arXiv:1909.08053): of a column-parallel linear layer a rank
 has a part of the outputs, of a row-parallel one a part of the inputs. The ranks add up the results
 of row-parallel layers, so that everything behind them is the same on every rank.
 
-Runs in the judge and in candidate and baseline processes.
+Runs in the judge too.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import distributed, nn
 
 from evaluation.errors import TaskError
-from evaluation.production.architectures import Parallel
-from evaluation.production.models import ModelData
+from evaluation.sandboxed.model.models import ModelData
+
+if TYPE_CHECKING:
+    from evaluation.production.architectures import Parallel
 
 
 def rank_data(data: ModelData, parallel: Parallel) -> ModelData:

@@ -1,0 +1,1 @@
+"""UNTRUSTED: a live model with a candidate's modules in it."""
