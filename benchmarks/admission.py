@@ -37,7 +37,6 @@ os.environ["GOMP_SPINCOUNT"] = "0"  # as for the judge: threads sleep while a ca
 import torch
 
 from benchmarks.shared import ROOT, is_current, now, resumable_parser, write_json
-from evaluation.admission.admit import admit, is_self_test
 from evaluation.bench.devices import detect
 from evaluation.bench.devices.cores import shares
 from evaluation.bench.devices.device import Device
@@ -45,8 +44,9 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU, gpu_vendor
 from evaluation.errors import Broken, TaskError
+from evaluation.kinds.kernel.admission.admit import admit, is_self_test
+from evaluation.kinds.kernel.load import load_task, load_tasks
 from evaluation.tasks.spec import Task, find_operators, folder_of
-from evaluation.tracks.load import load_task, load_tasks
 from evaluation.types import to_json
 from runners.worker.bench import TURNS, Bench, taken
 

@@ -48,9 +48,9 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import SubmissionError, TaskError
+from evaluation.kinds.kernel import builds
+from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import Task, find_operators, folder_of, has_mutants
-from evaluation.tracks import builds
-from evaluation.tracks.load import load_task
 from evaluation.types import GateName, Report, Verdict, to_json
 from evaluation.verdict_queue import VerdictQueue, serve
 from runners.agents.compiler import compiled

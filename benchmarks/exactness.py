@@ -31,11 +31,11 @@ from evaluation.bench.memory.ring import BufferRing, ring_slots, slot_bytes
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing.plan import GPU_FINAL_PLAN, plan_for
 from evaluation.code.languages import languages
+from evaluation.kinds.kernel.builds import Build, build
+from evaluation.kinds.kernel.load import load_task
 from evaluation.sandboxed.kernels import loader
 from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
-from evaluation.tracks.builds import Build, build
-from evaluation.tracks.load import load_task
 from evaluation.types import Measurement
 
 KERNELS = (

@@ -23,13 +23,13 @@ import torch
 
 from benchmarks.shared import now
 from evaluation import JUDGE_VERSION
-from evaluation.admission.admit import Admission, admit, is_repeated
 from evaluation.bench.devices.cores import MIN_CORES, hardware_threads
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU
 from evaluation.errors import TaskError
+from evaluation.kinds.kernel.admission.admit import Admission, admit, is_repeated
+from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import OPEN_TRACK, Task
-from evaluation.tracks.load import load_task
 
 MAX_SECONDS = 900.0
 """Time of one admission, after which its worker is ended. Transposed convolutions in three

@@ -54,8 +54,8 @@ from evaluation.importing import outcome
 from evaluation.importing.checkout import Checkout
 from evaluation.importing.importer import import_suite
 from evaluation.importing.suites import suites
+from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import OPEN_TRACK, Task, find_operators
-from evaluation.tracks.load import load_task
 from evaluation.types import to_json
 
 

@@ -46,11 +46,11 @@ from evaluation.bench.timing.plan import FINAL_PLAN
 from evaluation.code.cache_folder import default_cache
 from evaluation.code.languages import languages
 from evaluation.device_kind import candidate_cores
+from evaluation.kinds.kernel.builds import Build, build
+from evaluation.kinds.kernel.load import load_task
 from evaluation.sandboxed.kernels import loader
 from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
-from evaluation.tracks.builds import Build, build
-from evaluation.tracks.load import load_task
 from evaluation.types import Report, Split, Verdict, to_json
 
 OPERATOR, TRACK = "rms_norm", "cpp-to-cpp"

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import torch
 
-from evaluation import session
 from evaluation.bench.anticheat import prefetched_inputs, staged_inputs, window_checks
 from evaluation.bench.memory import cuda_ipc, ring
 from evaluation.bench.memory.layout import Layout
@@ -24,6 +23,7 @@ from evaluation.bench.process.freezer import Freezer
 from evaluation.bench.process.handle import ProcessHandle
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import SubmissionError
+from evaluation.kinds.kernel import session
 from evaluation.types import Reason
 
 BOTH = (CPU, GPU)

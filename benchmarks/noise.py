@@ -42,7 +42,7 @@ from evaluation.bench.devices import gpu_files
 from evaluation.bench.devices.cores import shares
 from evaluation.code.cache_folder import default_cache
 from evaluation.errors import SubmissionError
-from evaluation.tracks.load import load_task
+from evaluation.kinds.kernel.load import load_task
 from evaluation.types import Interval, Report, Verdict, from_json, to_json
 
 OPERATORS = ("rms_norm", "softmax", "matmul", "swiglu")

@@ -22,14 +22,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.shared import ROOT, now, provenance, resumable_options, write_json
-from evaluation.admission.admit import RETAINED
 from evaluation.bench.devices import detect
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
+from evaluation.kinds.kernel.admission.admit import RETAINED
+from evaluation.kinds.kernel.load import load_tasks
 from evaluation.pipeline import Request, evaluate
 from evaluation.tasks.operator import Example
 from evaluation.tasks.spec import Task, self_tested
-from evaluation.tracks.load import load_tasks
 from evaluation.types import Measurement, Report, Split
 
 LOW, HIGH = RETAINED

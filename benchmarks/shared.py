@@ -22,11 +22,11 @@ from evaluation.bench.memory.ring import BufferRing
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_host import processes_of
 from evaluation.code.cache_folder import default_cache
+from evaluation.kinds.kernel.builds import Build, baselines
+from evaluation.kinds.kernel.session import MeasurementSession
 from evaluation.sandboxed.kernels import Kernel
-from evaluation.session import MeasurementSession
 from evaluation.tasks import task_code
 from evaluation.tasks.spec import Task
-from evaluation.tracks.builds import Build, baselines
 from evaluation.types import Argument, Case, Launch, Split, to_json
 
 ROOT = Path(__file__).resolve().parent.parent

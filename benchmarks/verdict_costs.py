@@ -126,8 +126,8 @@ def judge_lines() -> None:
     from evaluation import pipeline
     from evaluation.bench.process.fork_server import ForkServer
     from evaluation.bench.process.handle import ProcessHandle
+    from evaluation.kinds.kernel.load import load_task
     from evaluation.sandbox import procfs
-    from evaluation.tracks.load import load_task
 
     ended = 0.0
     kill = ProcessHandle.kill

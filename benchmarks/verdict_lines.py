@@ -24,7 +24,7 @@ from benchmarks.answers import TRACKS
 from benchmarks.production import CHOSEN
 from benchmarks.shared import ROOT
 from evaluation.device_kind import GPU
-from evaluation.production.architectures import Architecture, find_task
+from evaluation.kinds.module.architectures import Architecture, find_task
 
 RESULTS = ROOT / "benchmarks/results"
 OUTPUT = ROOT / "benchmarks/published/verdicts-h200.jsonl.xz"

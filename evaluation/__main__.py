@@ -36,13 +36,7 @@ from typing import Any, TextIO
 # imported.
 os.environ["GOMP_SPINCOUNT"] = "0"
 
-from evaluation import (
-    device_kind,
-    pipeline,
-    production_commands,
-    report_text,
-    repository_commands,
-)
+from evaluation import device_kind, pipeline, report_text
 from evaluation.answers import (
     BAD_REQUEST,
     BROKEN,
@@ -61,14 +55,16 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.cache_folder import default_cache
 from evaluation.code.languages import languages
 from evaluation.errors import RequestError, TaskError
-from evaluation.gates.integrity import MAX_BYTES
 from evaluation.generations import command as generations
 from evaluation.importing import command as importing
-from evaluation.production.architectures import TRACK, not_admitted
-from evaluation.production.composition import COMPOSITION
-from evaluation.repository import task as repository
+from evaluation.kinds.kernel.gates.integrity import MAX_BYTES
+from evaluation.kinds.kernel.load import load_task, load_tasks
+from evaluation.kinds.module import commands as module_commands
+from evaluation.kinds.module.architectures import TRACK, not_admitted
+from evaluation.kinds.module.composition import COMPOSITION
+from evaluation.kinds.repository import commands as repository_commands
+from evaluation.kinds.repository import task as repository
 from evaluation.tasks.spec import Task, folder_of
-from evaluation.tracks.load import load_task, load_tasks
 from evaluation.types import GateResult, Profile, Report, to_json
 
 # Functions import what takes seconds: torch, by way of sessions, profiles and admission.
@@ -126,7 +122,7 @@ def parser() -> argparse.ArgumentParser:
     fit.add_argument("--tasks", type=Path, default=TASKS, help="the folder of operators")
     importing.add(commands)
     generations.add(commands, _cache)
-    production_commands.add_parser(commands, _cache)
+    module_commands.add_parser(commands, _cache)
     hardware = commands.add_parser("hardware", help="list devices, measured peaks and isolation")
     hardware.set_defaults(command=show_hardware)
     for command in (judge, profile):
@@ -190,7 +186,7 @@ def restart_on_device(options: argparse.Namespace, argv: Sequence[str]) -> None:
 def judge_sources(options: argparse.Namespace) -> int:
     """Judge the named files."""
     if options.track == TRACK:
-        return production_commands.judge_sources(options)
+        return module_commands.judge_sources(options)
     if options.track == repository.TRACK:
         return repository_commands.judge_sources(options)
     request = _request_of_files(options, options.scope)
@@ -216,7 +212,7 @@ def _judged_on_a_terminal(request: pipeline.Request, emit: pipeline.Emit) -> Rep
 def profile_sources(options: argparse.Namespace) -> int:
     """Profile the named files on one seen case."""
     if options.track == TRACK:
-        raise RequestError(production_commands.not_profiled(options.operator))
+        raise RequestError(module_commands.not_profiled(options.operator))
     if options.track == repository.TRACK:
         raise RequestError(repository_commands.not_profiled(options.operator))
     from evaluation.kinds.kernel import profile as profiling
@@ -244,7 +240,7 @@ def admit_tasks(options: argparse.Namespace) -> int:
 
 def fit_operators(options: argparse.Namespace) -> int:
     """Fit the tolerance of operators; an operator that cannot be fitted does not stop the rest."""
-    from evaluation.admission import fit, reference_process
+    from evaluation.kinds.kernel.admission import fit, reference_process
 
     refused = 0
     with ForkServer() as fork_server:
@@ -262,7 +258,7 @@ def fit_operators(options: argparse.Namespace) -> int:
 
 def _admitted(task: Task, options: argparse.Namespace, fork_server: ForkServer) -> bool:
     """Return false for a task that is refused; true also for one that cannot be judged here."""
-    from evaluation.admission.admit import admit, implementations
+    from evaluation.kinds.kernel.admission.admit import admit, implementations
 
     return admitted(
         task.slug,
@@ -287,7 +283,7 @@ def wait_for_requests() -> int:
     The GPU is not used before: another judge may be measuring on it. A failure of the judge ends
     it, so that the next request meets a new one.
     """
-    from evaluation.session import MeasurementSession  # noqa: F401 - takes long to import
+    from evaluation.kinds.kernel.session import MeasurementSession  # noqa: F401 - takes long to import
 
     with ForkServer() as fork_server:
         print_json("ready", {})
@@ -323,7 +319,7 @@ def serve_request(text: str, fork_server: ForkServer | None = None) -> int:
         data = _parse(text)
         if str(data["task"]).endswith((f"/{TRACK}", f"/{COMPOSITION}")):
             cache = _cache(data.get("cache") or "")
-            return production_commands.serve(data, cache, fork_server)
+            return module_commands.serve(data, cache, fork_server)
         if str(data["task"]).endswith(f"/{repository.TRACK}"):
             return repository_commands.serve(data, _cache(data.get("cache") or ""), TASKS)
         request = _request_of_json(data)

@@ -15,7 +15,7 @@ from evaluation.errors import RequestError, TaskError
 from evaluation.types import GateResult, Report, TaskCheck, Verdict, to_json
 
 if TYPE_CHECKING:
-    from evaluation.admission.admit import Admission, Attempt
+    from evaluation.kinds.kernel.admission.admit import Admission, Attempt
 
 PASSED, NOT_PASSED, BAD_REQUEST, BROKEN, INCONCLUSIVE = 0, 1, 2, 3, 4
 

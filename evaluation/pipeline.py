@@ -32,16 +32,16 @@ from evaluation.errors import (
     SubmissionError,
     TaskError,
 )
-from evaluation.gates import Gate, Progress, Trial, gates
-from evaluation.gates.performance import is_noisy, overall
+from evaluation.kinds.kernel.builds import Build, baselines
+from evaluation.kinds.kernel.gates import Gate, Progress, Trial, gates
+from evaluation.kinds.kernel.gates.performance import is_noisy, overall
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks import task_code
 from evaluation.tasks.spec import Task
-from evaluation.tracks.builds import Build, baselines
 from evaluation.types import DURATION, GateName, GateResult, Measurement, Reason, Report, Verdict
 
 if TYPE_CHECKING:
-    from evaluation.session import MeasurementSession
+    from evaluation.kinds.kernel.session import MeasurementSession
 
 Emit = Callable[[GateResult], None]
 
@@ -51,7 +51,7 @@ SCOPES = ("round", "final")
 
 @dataclass(frozen=True)
 class Request:
-    """A submission to judge; `stage` and `scope` select gates (see `gates.Gate`)."""
+    """A submission to judge; `stage` and `scope` select gates (see `kernel.gates.Gate`)."""
 
     task: Task
     files: Mapping[str, str]
@@ -213,7 +213,7 @@ def _prepare(
     request: Request, stack: ExitStack, seconds: dict[str, float], fork_server: ForkServer
 ) -> MeasurementSession:
     """Return a session without a candidate; the fork server imports PyTorch at the same time."""
-    from evaluation.session import MeasurementSession  # imports torch, in this thread
+    from evaluation.kinds.kernel.session import MeasurementSession  # imports torch, in this thread
 
     builds = baselines(request.task, request.cache)
     session = stack.enter_context(

@@ -19,8 +19,8 @@ from evaluation.types import (
 )
 
 if TYPE_CHECKING:
-    from evaluation.admission.admit import Admission, Attempt
     from evaluation.bench.devices.device import Device
+    from evaluation.kinds.kernel.admission.admit import Admission, Attempt
 
 _MARKS = {Verdict.PASSED: "+", Verdict.SKIPPED: "-", Verdict.INCONCLUSIVE: "?"}
 

@@ -16,7 +16,7 @@ from evaluation.sandbox.untrusted_files import size
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILDS = Path(os.environ.get("ARENA_HOME") or ROOT / ".arena") / "test-builds"
-BUILDERS = ("code", "errors.py", "sandbox", "sandboxed", "tracks", "types.py")
+BUILDERS = ("code", "errors.py", "kinds/kernel/builds.py", "sandbox", "sandboxed", "types.py")
 """Code of the judge that takes part in a build."""
 MAX_FOLDERS, MAX_BYTES = 4, 1 << 30
 """Limits on what is kept: a folder for each state of that code, such as of a few branches."""

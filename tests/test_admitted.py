@@ -13,10 +13,10 @@ import pytest
 
 from benchmarks import admission
 from evaluation import JUDGE_VERSION, OLDEST_ADMISSION
-from evaluation.admission.admit import Admission, Attempt, is_self_test
 from evaluation.code.languages import languages
+from evaluation.kinds.kernel.admission.admit import Admission, Attempt, is_self_test
+from evaluation.kinds.kernel.load import load_operator, load_task
 from evaluation.tasks.spec import OPEN_TRACK, find_operators, self_tested
-from evaluation.tracks.load import load_operator, load_task
 from evaluation.types import Verdict, to_json
 
 ROOT = Path(__file__).resolve().parent.parent

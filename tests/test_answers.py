@@ -12,10 +12,10 @@ from evaluation import JUDGE_VERSION
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
+from evaluation.kinds.kernel.load import load_operator
 from evaluation.pipeline import Request as Submission
 from evaluation.pipeline import evaluate
 from evaluation.tasks.spec import find_operators, folder_of
-from evaluation.tracks.load import load_operator
 from evaluation.types import Verdict
 
 TASKS = Path(__file__).parents[1] / "tasks"

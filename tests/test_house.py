@@ -263,9 +263,10 @@ def test_judge_imports_without_web_framework() -> None:
     hide = (
         "import sys; sys.modules.update(dict.fromkeys(['django', 'pydantic', 'dramatiq', 'redis']))"
     )
-    program = (
-        f"{hide}; import evaluation.__main__, evaluation.bench.devices.detect, evaluation.session"
+    modules = (
+        "evaluation.__main__, evaluation.bench.devices.detect, evaluation.kinds.kernel.session"
     )
+    program = f"{hide}; import {modules}"
     done = subprocess.run((sys.executable, "-c", program), cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

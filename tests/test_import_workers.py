@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import import_workers
 from benchmarks.import_workers import Queue, cores_of, run
-from evaluation.tracks.load import load_task
+from evaluation.kinds.kernel.load import load_task
 
 
 def tasks(*names: str) -> list[Any]:

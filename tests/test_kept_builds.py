@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from evaluation.code.languages.cpp import Cpp
-from evaluation.tracks.builds import build
-from evaluation.tracks.load import load_task
+from evaluation.kinds.kernel.builds import build
+from evaluation.kinds.kernel.load import load_task
 from tests import kept_builds
 
 OPERATORS = Path(__file__).parent / "evaluation" / "operators"

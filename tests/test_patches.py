@@ -21,7 +21,7 @@ PUBLIC = {"_exit", "_meta", "_registry", "_default_manager", "_getframe", "_slee
 """Documented, or without a public counterpart, in Python, Django and PyTorch."""
 SUBMISSIONS = (
     "tests/evaluation/hostile/tricks/",
-    "tests/evaluation/production/candidates/",
+    "tests/evaluation/kinds/module/candidates/",
     "tests/gpu/hostile/",
     "tests/gpu/honest/",
 )

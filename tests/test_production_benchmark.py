@@ -14,7 +14,7 @@ import pytest
 from benchmarks import production
 from benchmarks.shared import variation
 from evaluation.device_kind import CPU, GPU
-from evaluation.production.architectures import FAMILIES, architectures
+from evaluation.kinds.module.architectures import FAMILIES, architectures
 from evaluation.sandboxed.model.live_model import PREPARE
 from evaluation.types import GateName, GateResult, Reason, Verdict
 

@@ -30,7 +30,7 @@ DEADLINES = {
 }
 MARKED_SERIAL = re.compile(r"pytestmark = .*mark\.serial")
 REASON = "# waits: "
-OUTSIDE = ("tests/gpu/", "tests/evaluation/hostile/", "tests/evaluation/production/candidates/")
+OUTSIDE = ("tests/gpu/", "tests/evaluation/hostile/", "tests/evaluation/kinds/module/candidates/")
 """What is judged, and what measures a GPU."""
 HELPERS = ("tests/waiting.py", "tests/leftovers.py", "tests/test_waits.py")
 

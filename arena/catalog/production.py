@@ -11,9 +11,9 @@ from arena.catalog.models import NEWEST_FIRST, PRODUCTION, TaskVersion
 from arena.catalog.versions import UNCHANGED, is_current, write_version
 from evaluation.device_kind import CPU
 from evaluation.errors import TaskError
-from evaluation.production.architectures import TRACK, Architecture, ModuleTask, architectures
-from evaluation.production.brief import Brief, brief_of, key_of
-from evaluation.production.limits import limits_of
+from evaluation.kinds.module.architectures import TRACK, Architecture, ModuleTask, architectures
+from evaluation.kinds.module.brief import Brief, brief_of, key_of
+from evaluation.kinds.module.limits import limits_of
 
 FAMILIES = {
     "linear_attention": "linear_attn",

@@ -11,8 +11,14 @@ from arena.catalog.models import REPOSITORY
 from arena.catalog.production import Synced
 from arena.catalog.versions import UNCHANGED, is_current, newest_version, write_version
 from evaluation.errors import TaskError
-from evaluation.repository.brief import brief
-from evaluation.repository.task import FILE, RepositoryTask, find_tasks, load, starter_files
+from evaluation.kinds.repository.brief import brief
+from evaluation.kinds.repository.task import (
+    FILE,
+    RepositoryTask,
+    find_tasks,
+    load,
+    starter_files,
+)
 from evaluation.tasks.toml_reader import read_text
 
 BRIEF = "TASK.md"

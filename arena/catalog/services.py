@@ -39,11 +39,11 @@ from arena.catalog.task_folders import write_files
 from arena.catalog.versions import is_current, newest_version, write_version
 from arena.errors import Conflict, Invalid, NotFound
 from evaluation.errors import TaskError
+from evaluation.kinds.kernel.load import load_tasks
+from evaluation.kinds.kernel.workspace_files import starter_files
 from evaluation.tasks.spec import Task as LoadedTask
 from evaluation.tasks.spec import find_operators, folder_of
 from evaluation.tasks.toml_reader import read_text
-from evaluation.tracks.load import load_tasks
-from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import Split, to_json
 
 MAX_SLUG = 100

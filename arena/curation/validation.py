@@ -14,9 +14,9 @@ from arena.catalog.task_folders import write_files
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
+from evaluation.kinds.kernel.load import load_operator, load_tasks
 from evaluation.tasks.operator import REFERENCE
 from evaluation.tasks.operator import Operator as LoadedOperator
-from evaluation.tracks.load import load_operator, load_tasks
 
 MAX_LEVEL = 9
 MAX_MESSAGE = 600

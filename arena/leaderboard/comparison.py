@@ -10,7 +10,7 @@ from arena.runs.models import Measurement, Run
 from arena.runs.rounds import Round, rounds_of
 from arena.runs.states import Scope
 from evaluation.bench.timing.intervals import geomean
-from evaluation.production.architectures import TRACK
+from evaluation.kinds.module.architectures import TRACK
 from evaluation.types import Interval
 
 MAX_RUNS = 5

@@ -31,8 +31,8 @@ from arena.leases import MAX_ATTEMPTS, SILENT
 from arena.runs.models import Evaluation, Run, Standing
 from arena.runs.states import EVALUATION_ACTIVE
 from arena.runs.trace.redaction import clean
-from evaluation.production.architectures import architectures
-from evaluation.production.composition import MIN_PARTS
+from evaluation.kinds.module.architectures import architectures
+from evaluation.kinds.module.composition import MIN_PARTS
 from evaluation.types import Report, Verdict, to_json
 
 ACTOR = "compose"

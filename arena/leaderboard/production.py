@@ -23,9 +23,9 @@ from arena.leaderboard.results import Snapshot, computed
 from arena.runs.models import GateResult, Run
 from arena.runs.querysets import RunQuerySet
 from arena.runs.states import RUN_JUDGED, Scope
-from evaluation.production.architectures import FAMILIES, FOLDER, Architecture, architectures
-from evaluation.production.composition import nested
-from evaluation.production.limits import limits_of
+from evaluation.kinds.module.architectures import FAMILIES, FOLDER, Architecture, architectures
+from evaluation.kinds.module.composition import nested
+from evaluation.kinds.module.limits import limits_of
 from evaluation.types import GateName, Interval
 
 FAMILY_TITLES = {

@@ -1,6 +1,6 @@
 """Funnel of a production verdict: the module alone, the prediction, and the deployed model.
 
-The details of gates are those that `evaluation.production` writes. Older verdicts lack some of
+The details of gates are those that `evaluation.kinds.module` writes. Older verdicts lack some of
 them, so every value is checked before it is shown.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 
 from arena.runs.models import GateResult, Run
 from arena.runs.states import Scope
-from evaluation.production import drops
-from evaluation.production.architectures import architectures
-from evaluation.production.drops import MAX_MEMORY_RATIO, Drop
+from evaluation.kinds.module import drops
+from evaluation.kinds.module.architectures import architectures
+from evaluation.kinds.module.drops import MAX_MEMORY_RATIO, Drop
 from evaluation.sandboxed.model.phases import DECODED_TOKENS, Regime
 from evaluation.types import GateName, Interval
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from evaluation.code.languages import languages
 from evaluation.errors import Rejected, SubmissionError, TaskError
-from evaluation.gates import integrity
 from evaluation.generations.verdicts import Job
+from evaluation.kinds.kernel.gates import integrity
 from evaluation.tasks.spec import Task
 
 MODELS = ("ModelNew", "Model")

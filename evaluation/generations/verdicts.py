@@ -13,9 +13,9 @@ from evaluation import pipeline
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.errors import TaskError
 from evaluation.generations.records import MAX_MESSAGE
+from evaluation.kinds.kernel.load import load_task
 from evaluation.sandbox.untrusted_text import printable
 from evaluation.tasks.spec import Task
-from evaluation.tracks.load import load_task
 from evaluation.types import GateName, GateResult, Reason, Report, Verdict
 
 TRACK = "torch-to-torch"

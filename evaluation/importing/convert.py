@@ -14,12 +14,12 @@ from evaluation.device_kind import CPU
 from evaluation.errors import Broken, SubmissionError, TaskError
 from evaluation.importing.files import Files
 from evaluation.importing.suites import Problem, Suite
+from evaluation.kinds.kernel.load import load_task
 from evaluation.sandbox import launch, untrusted_files
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import ResourceUsage
 from evaluation.tasks.spec import OPEN_TRACK
-from evaluation.tracks.load import load_task
 
 SECONDS = 120
 """Processor time of one conversion."""

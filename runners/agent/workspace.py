@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.repository import submission
-from evaluation.repository.task import RepositoryTask
+from evaluation.kinds.repository import submission
+from evaluation.kinds.repository.task import RepositoryTask
 from evaluation.sandbox import untrusted_files
 from runners.agent import arena_check
 

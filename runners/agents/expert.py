@@ -33,7 +33,7 @@ FOLDER = "solutions"
 
 def workspace_files(folder: Path, track: str) -> Mapping[str, str]:
     """Return the files of its workspace: every implementation for the track in `folder`."""
-    from evaluation.tracks.load import load_operator  # outside the sandbox only
+    from evaluation.kinds.kernel.load import load_operator  # outside the sandbox only
 
     operator = load_operator(folder)
     source, _, target = track.partition("-to-")

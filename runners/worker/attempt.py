@@ -24,7 +24,7 @@ from arena.runs.best import chosen_round, end_without_final
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
 from arena.runs.trace.events import EventDraft
-from evaluation.repository.task import find_task
+from evaluation.kinds.repository.task import find_task
 from evaluation.sandbox import resource_watch, untrusted_files
 from evaluation.sandbox.resource_watch import ResourceWatch
 from runners import agents, harnesses

@@ -12,7 +12,7 @@ from arena.leaderboard.models import Composition
 from arena.runs.models import Submission
 from arena.runs.services import new_lease
 from arena.runs.states import Scope
-from evaluation.production.composition import COMPOSITION
+from evaluation.kinds.module.composition import COMPOSITION
 from evaluation.types import Report, from_json
 from runners.worker.bench import Bench, here, taken
 from runners.worker.judging import MEASURE, JudgeBroke, Judging, cache

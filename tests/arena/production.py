@@ -14,7 +14,7 @@ from typing import Any
 from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion
 from arena.runs.models import Evaluation, GateResult, Run, Submission
 from arena.runs.standings import keep_standing
-from evaluation.production.architectures import architectures, find_task
+from evaluation.kinds.module.architectures import architectures, find_task
 from evaluation.types import Interval
 
 VERDICT = json.loads(Path(__file__).with_name("production_verdict.json").read_text())

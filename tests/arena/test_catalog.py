@@ -28,7 +28,7 @@ from arena.catalog.services import (
 from arena.runs import standings
 from evaluation.bench.memory import ring
 from evaluation.bench.timing import plan as plans
-from evaluation.tracks.load import load_task
+from evaluation.kinds.kernel.load import load_task
 from evaluation.types import Split
 from tests.arena.factories import finished
 

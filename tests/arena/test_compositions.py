@@ -13,7 +13,7 @@ from arena.leaderboard import compositions
 from arena.leaderboard.models import Composition
 from arena.runs import services
 from arena.runs.models import Evaluation, Run
-from evaluation.production.architectures import Architecture, architectures
+from evaluation.kinds.module.architectures import Architecture, architectures
 from evaluation.types import GateName, GateResult, Report, Verdict
 from tests.arena.factories import LEASE, report
 from tests.arena.production import performance, production_run

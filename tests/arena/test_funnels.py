@@ -10,8 +10,8 @@ import pytest
 
 from arena.runs.charts import funnel_chart
 from arena.runs.funnels import DROPS, ceilings_of, decode_windows, funnel
-from evaluation.production.drops import Drop
-from evaluation.production.drops import predicted as amdahl
+from evaluation.kinds.module.drops import Drop
+from evaluation.kinds.module.drops import predicted as amdahl
 from tests.arena.production import CEILINGS, VERDICT, performance
 
 

@@ -19,15 +19,10 @@ from arena.leaderboard.results import snapshot
 from arena.runs import services
 from arena.runs.services.runs import kinds_for, kinds_of
 from arena.runs.submit_form import SubmitForm
-from evaluation.production.architectures import (
-    FOLDER,
-    Architecture,
-    architectures,
-    find_task,
-)
-from evaluation.production.descriptions import DESCRIBED
+from evaluation.kinds.kernel.load import load_operator
+from evaluation.kinds.module.architectures import FOLDER, Architecture, architectures, find_task
+from evaluation.kinds.module.descriptions import DESCRIBED
 from evaluation.tasks.spec import find_operators, folder_of
-from evaluation.tracks.load import load_operator
 from runners.agents import load
 from tests.conftest import skip_or_fail
 

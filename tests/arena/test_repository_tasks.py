@@ -16,10 +16,10 @@ from arena.leaderboard.filters import Filters
 from arena.leaderboard.results import snapshot
 from arena.runs.services.runs import kinds_of
 from arena.runs.standings import rebuild
-from evaluation.repository import benchmark
-from evaluation.repository.task import load
+from evaluation.kinds.repository import benchmark
+from evaluation.kinds.repository.task import load
 from tests.arena.factories import judged_run
-from tests.evaluation.repository.conftest import TOML, write
+from tests.evaluation.kinds.repository.conftest import TOML, write
 
 pytestmark = pytest.mark.django_db
 SLUG = "answer/repository"

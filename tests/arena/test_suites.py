@@ -75,7 +75,7 @@ def test_check_task_finds_an_imported_task(imported, monkeypatch):
         checked.append((task.operator.folder, self_test))
         raise TaskError("enough")
 
-    monkeypatch.setattr("evaluation.admission.admit.admit", admit)
+    monkeypatch.setattr("evaluation.kinds.kernel.admission.admit.admit", admit)
     with pytest.raises(CommandError, match="Not admitted: kb1_36_rmsnorm/torch-to-torch"):
         call_command("check_task", "kb1_36_rmsnorm/torch-to-torch")
     with pytest.raises(CommandError, match="Not admitted"):

@@ -12,9 +12,9 @@ from arena.leaderboard.filters import Filters
 from arena.leaderboard.task_sets import core_tasks
 from arena.runs.models import Experiment
 from evaluation.code.languages import languages
+from evaluation.kinds.kernel.load import load_tasks
 from evaluation.tasks.spec import folder_of
 from evaluation.tasks.toml_reader import read_text
-from evaluation.tracks.load import load_tasks
 from tests.arena.factories import judged_run
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,10 +13,10 @@ from evaluation import pipeline
 from evaluation.bench.memory import ring
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing import plan as plans
+from evaluation.kinds.kernel.load import load_task
 from evaluation.pipeline import Request, evaluate
 from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
-from evaluation.tracks.load import load_task
 from evaluation.types import Report
 from tests import kept_builds
 

@@ -178,7 +178,7 @@ def test_option_asks_for_a_self_test(
         requested.append(self_test)
         raise TaskError("enough")
 
-    monkeypatch.setattr("evaluation.admission.admit.admit", admit)
+    monkeypatch.setattr("evaluation.kinds.kernel.admission.admit.admit", admit)
     arguments = ["admit", "swiglu/cpp-to-cpp", "--stream", "--cache", str(cache)]
     assert main(arguments) == main([*arguments, "--self-test"]) == NOT_PASSED
     assert requested == [False, True]

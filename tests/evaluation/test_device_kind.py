@@ -11,7 +11,7 @@ from evaluation import device_kind
 from evaluation.bench.devices import detect
 from evaluation.code.languages import languages
 from evaluation.errors import Broken
-from evaluation.tracks.load import load_task
+from evaluation.kinds.kernel.load import load_task
 
 TASKS = Path(__file__).resolve().parents[2] / "tasks"
 Machine = Callable[..., None]

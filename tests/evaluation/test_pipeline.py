@@ -17,15 +17,15 @@ from evaluation.bench.process import handle
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.languages.cpp import Cpp
 from evaluation.errors import Broken, BuildError
-from evaluation.gates import gates, generalization
+from evaluation.kinds.kernel.builds import Build, baselines
+from evaluation.kinds.kernel.gates import gates, generalization
+from evaluation.kinds.kernel.load import load_task
+from evaluation.kinds.kernel.session import MeasurementSession
 from evaluation.pipeline import Request, evaluate
 from evaluation.sandbox import procfs
 from evaluation.sandbox.policy import IsolationFeatures
-from evaluation.session import MeasurementSession
 from evaluation.tasks.operator import Track
 from evaluation.tasks.spec import Task
-from evaluation.tracks.builds import Build, baselines
-from evaluation.tracks.load import load_task
 from evaluation.types import DURATION, GateName, GateResult, Reason, Verdict, to_json
 
 from .conftest import OPERATORS, judged

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.admission import admit
-from evaluation.admission.trivial_submissions import NOTES
 from evaluation.bench.process.fork_server import ForkServer
+from evaluation.kinds.kernel.admission import admit
+from evaluation.kinds.kernel.admission.trivial_submissions import NOTES
+from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.operator import Track
-from evaluation.tracks.load import load_task
 from evaluation.types import Reason, Verdict
 from tests.gpu.submissions import HERE
 

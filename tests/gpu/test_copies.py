@@ -13,11 +13,11 @@ from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing.plan import plan_for
 from evaluation.device_kind import GPU
-from evaluation.gates import performance
-from evaluation.session import MeasurementSession
-from evaluation.tracks.builds import COPYING, baselines, build
-from evaluation.tracks.load import load_task
-from evaluation.tracks.torch_variants import COMPILED, EAGER, source
+from evaluation.kinds.kernel.builds import COPYING, baselines, build
+from evaluation.kinds.kernel.gates import performance
+from evaluation.kinds.kernel.load import load_task
+from evaluation.kinds.kernel.session import MeasurementSession
+from evaluation.kinds.kernel.torch_variants import COMPILED, EAGER, source
 from evaluation.types import Split
 from tests.gpu.submissions import TASKS
 

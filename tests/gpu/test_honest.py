@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.gates.performance import NAME as PERFORMANCE
+from evaluation.kinds.kernel.gates.performance import NAME as PERFORMANCE
 from tests.gpu.submissions import Submission, conclusion, details, recorded, submissions
 
 HONEST = submissions("honest")

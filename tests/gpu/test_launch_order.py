@@ -24,7 +24,7 @@ from evaluation.bench.process.handle import ProcessHandle
 from evaluation.bench.process.limits import ProcessLimits
 from evaluation.bench.timing.clock import WindowClock
 from evaluation.bench.timing.window import Observe, WindowTimer, no_observation
-from evaluation.tracks import builds
+from evaluation.kinds.kernel import builds
 from evaluation.types import Split
 from tests.gpu.submissions import HERE, Submission
 

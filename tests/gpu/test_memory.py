@@ -10,8 +10,8 @@ from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import GPU
 from evaluation.errors import SubmissionError
-from evaluation.session import MeasurementSession
-from evaluation.tracks import builds
+from evaluation.kinds.kernel import builds
+from evaluation.kinds.kernel.session import MeasurementSession
 from evaluation.types import Reason, Split
 from tests.gpu.submissions import HERE, Submission
 from tests.gpu.test_launch_order import timer_of

@@ -11,10 +11,10 @@ from evaluation import report_text
 from evaluation.__main__ import PASSED, main
 from evaluation.bench.profiling.tools import cupti, ncu
 from evaluation.device_kind import GPU
+from evaluation.kinds.kernel import builds
 from evaluation.kinds.kernel import profile as profiling
+from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import Task
-from evaluation.tracks import builds
-from evaluation.tracks.load import load_task
 from evaluation.types import Profile, Reason, Split
 from tests.gpu.submissions import OPERATORS, Submission, submissions
 

@@ -13,12 +13,12 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_process import TaskProcess
 from evaluation.device_kind import GPU
 from evaluation.errors import TaskError
+from evaluation.kinds.kernel.load import load_operator
 from evaluation.tasks.loaded_code import LoadedCode, run_here
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import Reference
 from evaluation.tasks.task_code import hosted
 from evaluation.tasks.toml_reader import read_text
-from evaluation.tracks.load import load_operator
 from evaluation.types import Case
 from tests.gpu.submissions import TASKS
 

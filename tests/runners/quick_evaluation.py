@@ -10,7 +10,7 @@ sys.path[0] = str(Path(__file__).parents[2])  # a judge's environment has no PYT
 
 from evaluation.__main__ import main  # noqa: E402  (found through the path above)
 from evaluation.bench.timing import plan as plans  # noqa: E402
-from evaluation.repository import benchmark  # noqa: E402
+from evaluation.kinds.repository import benchmark  # noqa: E402
 
 if sys.argv[1:] == ["wait"]:  # only a judge that measures imports PyTorch
     from evaluation.bench.memory import ring

@@ -11,7 +11,7 @@ sys.path[0] = str(Path(__file__).parents[2])  # a judge's environment has no PYT
 from evaluation.__main__ import main  # noqa: E402  (found through the path above)
 
 if sys.argv[1:] == ["wait"]:  # a build measures nothing, and imports no torch
-    from evaluation.production import windows
+    from evaluation.kinds.module import windows
     from evaluation.sandboxed.model import phases
 
     phases.CPU_COMPILED = ()

@@ -11,7 +11,7 @@ from arena.leaderboard.compositions import together
 from arena.leaderboard.models import Composition
 from arena.leaderboard.results import snapshot
 from arena.runs.funnels import DROPS
-from evaluation.production.drops import Drop
+from evaluation.kinds.module.drops import Drop
 from tests.arena.production import performance, production_run
 from tests.web.test_production import LLAMA, text_of
 

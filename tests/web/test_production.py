@@ -15,8 +15,8 @@ from arena.leaderboard.production import FAMILY_TITLES, probes
 from arena.runs import services
 from arena.runs.funnels import DROPS
 from arena.runs.models import Evaluation, GateResult, Run
-from evaluation.production.architectures import FAMILIES, architectures
-from evaluation.production.drops import Drop
+from evaluation.kinds.module.architectures import FAMILIES, architectures
+from evaluation.kinds.module.drops import Drop
 from tests.arena.production import CEILINGS, performance, production_run, production_task
 from tests.arena.published import load_verdicts, verdict_line
 from tests.web.test_pages import INLINE

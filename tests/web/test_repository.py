@@ -12,11 +12,11 @@ from arena.catalog.services import sync_tasks
 from arena.leaderboard.results import snapshot
 from arena.runs import services
 from arena.runs.models import Event, Measurement, Run
-from evaluation.repository import benchmark
-from evaluation.repository.judge import judge
-from evaluation.repository.task import load
+from evaluation.kinds.repository import benchmark
+from evaluation.kinds.repository.judge import judge
+from evaluation.kinds.repository.task import load
 from tests.arena import factories
-from tests.evaluation.repository.conftest import write
+from tests.evaluation.kinds.repository.conftest import write
 
 pytestmark = pytest.mark.django_db
 SLUG = "answer/repository"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrivialSource:
-    """A template of the trivial submissions; `admission.trivial_submissions` has its words."""
+    """A template of trivial submissions, whose words `admission.trivial_submissions` has."""
 
     values: Mapping[str, str]
     """The value of an output by the name of the submission."""
@@ -35,7 +35,7 @@ class TrivialSource:
 
 @dataclass(frozen=True)
 class Texts:
-    """Templates of the files of an agent's workspace; `tracks.workspace_files` has their words."""
+    """Templates of the files of a workspace; `kinds.kernel.workspace_files` has their words."""
 
     skeleton: str
     """The target file where there is no baseline to start from."""

@@ -1,9 +1,9 @@
 """PyTorch: a function or module that fills its outputs, or returns them.
 
 Returned tensors are copied to the outputs within the measured time, as those of the baseline are
-for a candidate that is slower (see `gates.performance.measure`). Extensions by `load_inline` are
-built beforehand. `torch.compile`, on a GPU only, compiles at the first call, and so does Triton,
-whose kernels are interpreted on a CPU.
+for a candidate that is slower (see `kernel.gates.performance.measure`). Extensions by `load_inline`
+are built beforehand. `torch.compile`, on a GPU only, compiles at the first call, and so does
+Triton, whose kernels are interpreted on a CPU.
 """
 
 from __future__ import annotations

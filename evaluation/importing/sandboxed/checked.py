@@ -12,12 +12,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from evaluation.admission.fit import fit, small_cases, write
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
 from evaluation.importing.sandboxed.observation import Unsupported
 from evaluation.importing.sandboxed.written import Written
+from evaluation.kinds.kernel.admission.fit import fit, small_cases, write
 from evaluation.tasks.domain import FAMILIES, dtype_of, shape_of
 from evaluation.tasks.input_families import torch_dtype
 from evaluation.tasks.operation_count import counted_cost

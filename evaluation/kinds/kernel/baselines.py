@@ -12,8 +12,8 @@ import torch
 from evaluation import JUDGE_VERSION
 from evaluation.bench.devices.device import Device
 from evaluation.code.cache_folder import replace_text
+from evaluation.kinds.kernel.builds import Build
 from evaluation.tasks.spec import Task
-from evaluation.tracks.builds import Build
 from evaluation.types import Split
 
 

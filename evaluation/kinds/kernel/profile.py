@@ -23,6 +23,7 @@ from evaluation.bench.profiling.tools import Tool, tools
 from evaluation.code.languages import languages
 from evaluation.device_kind import GPU
 from evaluation.errors import Broken, RequestError
+from evaluation.kinds.kernel.builds import Build, build
 from evaluation.sandbox import launch, untrusted_files
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import BUILD_LIMITS, SECONDS
@@ -31,7 +32,6 @@ from evaluation.sandboxed import profile_kernel
 from evaluation.tasks import task_code
 from evaluation.tasks.spec import Task
 from evaluation.tasks.suite_call import suite_call
-from evaluation.tracks.builds import Build, build
 from evaluation.types import Case, Profile, Reason, Split, Verdict
 
 MAX_START_SECONDS, MAX_SECONDS = 40.0, 100.0

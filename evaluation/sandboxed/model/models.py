@@ -18,7 +18,7 @@ from evaluation.sandboxed.model.calls import tensors
 from evaluation.tasks.input_families import torch_dtype
 
 if TYPE_CHECKING:
-    from evaluation.production.architectures import Architecture, InputSpec, ModuleTask, Size
+    from evaluation.kinds.module.architectures import Architecture, InputSpec, ModuleTask, Size
 
 Inputs = Mapping[str, torch.Tensor]
 NORM_SPREAD = 0.1

@@ -20,7 +20,7 @@ from evaluation.errors import TaskError
 from evaluation.sandboxed.model.models import ModelData
 
 if TYPE_CHECKING:
-    from evaluation.production.architectures import Parallel
+    from evaluation.kinds.module.architectures import Parallel
 
 
 def rank_data(data: ModelData, parallel: Parallel) -> ModelData:

@@ -20,8 +20,8 @@ from arena.curation.models import Check, Draft, Review
 from arena.curation.starter import starter_draft
 from arena.curation.validation import problems_of
 from arena.errors import Conflict, Forbidden, NotFound, UserError
+from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import folder_of
-from evaluation.tracks.load import load_task
 from tests.arena.curation.conftest import NAME, admission, checked
 from tests.arena.factories import LEASE
 

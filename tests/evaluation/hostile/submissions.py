@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import evaluation
+from evaluation.kinds.kernel.load import load_task
 from evaluation.pipeline import Request, evaluate
 from evaluation.tasks.spec import Task
-from evaluation.tracks.load import load_task
 from evaluation.types import Report, Verdict
 
 HERE = Path(__file__).parent

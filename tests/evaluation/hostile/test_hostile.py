@@ -15,7 +15,7 @@ import pytest
 from evaluation.code.building import extensions
 from evaluation.code.languages import languages
 from evaluation.errors import Rejected, Unsupported
-from evaluation.gates.performance import NAME as PERFORMANCE
+from evaluation.kinds.kernel.gates.performance import NAME as PERFORMANCE
 from evaluation.types import GateName, Verdict
 from tests import gains
 from tests.conftest import skip_or_fail

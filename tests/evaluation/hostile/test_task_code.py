@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from evaluation.bench.process.fork_server import ROOT, ForkServer
+from evaluation.kinds.kernel.load import load_operator, load_task
 from evaluation.pipeline import Request, evaluate
 from evaluation.sandbox.features import isolation_features
-from evaluation.tracks.load import load_operator, load_task
 from evaluation.types import GateName, Reason, Verdict
 
 SCALED = Path(__file__).parents[1] / "operators" / "scaled"
@@ -155,7 +155,7 @@ def test_hostile_code_reaches_none_of_it_in_checks_of_the_task(
 
 def test_judge_itself_loads_no_code_of_a_task(hostile: Path) -> None:
     code = (
-        "from pathlib import Path; from evaluation.tracks.load import load_operator;"
+        "from pathlib import Path; from evaluation.kinds.kernel.load import load_operator;"
         f"load_operator(Path({str(hostile)!r})).module()"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -12,7 +12,7 @@ from evaluation.importing.importer import import_suite
 from evaluation.importing.outcome import FIRST_CLASS, Import
 from evaluation.importing.separator import function_and_test, function_of
 from evaluation.importing.suites import suites
-from evaluation.tracks.load import load_task
+from evaluation.kinds.kernel.load import load_task
 from tests.evaluation.importing.suite_checkout import LICENCE, commit
 
 pytestmark = pytest.mark.timeout(600)

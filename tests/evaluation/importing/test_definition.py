@@ -17,7 +17,7 @@ from evaluation.importing.sandboxed import definition
 from evaluation.importing.sandboxed.kernelbench import KernelBench
 from evaluation.importing.sandboxed.observation import Unsupported
 from evaluation.importing.suites import suites
-from evaluation.tracks.load import load_task
+from evaluation.kinds.kernel.load import load_task
 from tests.evaluation.importing.suite_checkout import commit
 
 pytestmark = pytest.mark.timeout(600)

@@ -17,7 +17,7 @@ from evaluation.importing.sandboxed import gpu_mode
 from evaluation.importing.sandboxed.kernelbench import KernelBench
 from evaluation.importing.sandboxed.observation import Unsupported
 from evaluation.importing.suites import Problem, suites
-from evaluation.tracks.load import load_task
+from evaluation.kinds.kernel.load import load_task
 from evaluation.types import Split
 from tests.evaluation.importing.suite_checkout import commit
 

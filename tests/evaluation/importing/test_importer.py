@@ -13,7 +13,7 @@ from evaluation.importing.checkout import Checkout
 from evaluation.importing.importer import import_suite
 from evaluation.importing.outcome import FIRST_CLASS, REFUSED, Import, duplicates
 from evaluation.importing.suites import suites
-from evaluation.tracks.load import load_task
+from evaluation.kinds.kernel.load import load_task
 from tests.evaluation.importing.suite_checkout import LICENCE, SCALED, commit, path_of, problem
 
 pytestmark = pytest.mark.timeout(600)

@@ -18,8 +18,8 @@ from evaluation.importing.sandboxed.kernelbench import KernelBench
 from evaluation.importing.sandboxed.observation import Unsupported
 from evaluation.importing.sandboxed.runner_test import RunnerTest
 from evaluation.importing.suites import suites
+from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.reference import Reference
-from evaluation.tracks.load import load_task
 from tests.evaluation.importing.suite_checkout import commit
 
 pytestmark = pytest.mark.timeout(600)

@@ -24,13 +24,13 @@ from evaluation.errors import SubmissionError
 from evaluation.importing.checkout import Checkout
 from evaluation.importing.importer import import_suite
 from evaluation.importing.suites import suites
+from evaluation.kinds.kernel.load import load_task
 from evaluation.sandboxed.kernels import loader
 from evaluation.sandboxed.kernels.torch import TorchKernel
 from evaluation.tasks.loaded_code import LoadedCode
 from evaluation.tasks.reference import CPU, Reference
 from evaluation.tasks.spec import Task
 from evaluation.tasks.toml_reader import read_text
-from evaluation.tracks.load import load_task
 from evaluation.types import Reason
 from tests.evaluation.importing.suite_checkout import LICENCE, commit, path_of
 

@@ -10,8 +10,8 @@ from evaluation.importing.checkout import Checkout
 from evaluation.importing.importer import import_suite
 from evaluation.importing.outcome import FIRST_CLASS
 from evaluation.importing.suites import suites
+from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.float64 import outputs_of
-from evaluation.tracks.load import load_task
 from tests.evaluation.importing.suite_checkout import LICENCE, commit
 
 SUITE = suites()["tritonbench"]

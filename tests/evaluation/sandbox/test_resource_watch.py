@@ -15,12 +15,12 @@ from evaluation import device_kind
 from evaluation.code.building import extensions
 from evaluation.code.languages import triton
 from evaluation.errors import BuildError
+from evaluation.kinds.kernel.builds import build
+from evaluation.kinds.kernel.load import load_task
 from evaluation.sandbox import launch, procfs, resource_watch, untrusted_files
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import BUILD_LIMITS, ResourceUsage
-from evaluation.tracks.builds import build
-from evaluation.tracks.load import load_task
 from tests.conftest import skip_or_fail
 from tests.evaluation.code.languages.machine import needs_nvcc
 from tests.evaluation.code.languages.test_triton import HONEST

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from evaluation.errors import BuildError
+from evaluation.kinds.kernel import builds
 from evaluation.sandbox import untrusted_files
 from evaluation.tasks.spec import Task
-from evaluation.tracks import builds
 
 
 @pytest.fixture

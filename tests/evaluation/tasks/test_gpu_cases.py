@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from evaluation.device_kind import GPU
+from evaluation.kinds.kernel.load import load_operator
 from evaluation.tasks.domain import tensor_bytes
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.spec import self_tested
-from evaluation.tracks.load import load_operator
 from evaluation.types import Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from evaluation.errors import TaskError
+from evaluation.kinds.kernel.load import load_operator, load_task
 from evaluation.tasks.spec import self_tested
-from evaluation.tracks.load import load_operator, load_task
 from evaluation.types import Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"

@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from evaluation.code.languages import languages
+from evaluation.kinds.kernel.load import load_operator, load_task
 from evaluation.tasks.domain import LogUniform
 from evaluation.tasks.neighbours import (
     ALIGNED,
@@ -21,7 +22,6 @@ from evaluation.tasks.neighbours import (
     neighbours,
 )
 from evaluation.tasks.spec import OPEN_TRACK, Task, find_operators, folder_of, self_tested
-from evaluation.tracks.load import load_operator, load_task
 from evaluation.types import Case, Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"

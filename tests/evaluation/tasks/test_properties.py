@@ -10,10 +10,10 @@ import torch
 from evaluation.bench.memory.input_pool import InputPool
 from evaluation.bench.memory.verify import acceptable, compare
 from evaluation.errors import SubmissionError
+from evaluation.kinds.kernel.load import load_operator
 from evaluation.tasks.properties import Distances
 from evaluation.tasks.reference import Reference
 from evaluation.tasks.spec import folder_of
-from evaluation.tracks.load import load_operator
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"
 

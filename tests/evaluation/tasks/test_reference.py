@@ -14,13 +14,13 @@ import torch
 from evaluation.bench.memory.poison import poison
 from evaluation.bench.memory.verify import MAX_ESTIMATES, acceptable, compare, compare_launch
 from evaluation.errors import SubmissionError
+from evaluation.kinds.kernel.load import load_operator
 from evaluation.tasks.defaults import complete
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import ExpectedOutput, Reference
 from evaluation.tasks.roundings import _enough
 from evaluation.tasks.spec import Task
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance
-from evaluation.tracks.load import load_operator
 from evaluation.types import Argument, Case, Reason, Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from evaluation.kinds.kernel.load import load_operator
 from evaluation.tasks.domain import elements
 from evaluation.tasks.input_families import FAMILIES
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import Reference
 from evaluation.tasks.spec import self_tested
-from evaluation.tracks.load import load_operator
 from evaluation.types import Case
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"

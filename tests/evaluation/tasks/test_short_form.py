@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from evaluation.errors import TaskError
+from evaluation.kinds.kernel.load import load_operator, load_task, load_tasks
+from evaluation.kinds.kernel.workspace_files import starter_files
 from evaluation.tasks.spec import find_operators, folder_of, reference_hash, self_tested
-from evaluation.tracks.load import load_operator, load_task, load_tasks
-from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"

@@ -14,12 +14,12 @@ from random import Random
 import pytest
 
 from evaluation.errors import TaskError
+from evaluation.kinds.kernel.builds import baselines
+from evaluation.kinds.kernel.load import load_operator, load_task, load_tasks
+from evaluation.kinds.kernel.workspace_files import starter_files
 from evaluation.tasks.domain import Choices, LogUniform, elements, extent, tensor_bytes
 from evaluation.tasks.operator import output_shapes
 from evaluation.tasks.spec import OPEN_TRACK, find_operators, folder_of
-from evaluation.tracks.builds import baselines
-from evaluation.tracks.load import load_operator, load_task, load_tasks
-from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import Case, Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"
@@ -296,8 +296,8 @@ def test_ranges_draw_within_bounds_and_multiples() -> None:
 
 def test_loading_a_task_does_not_import_torch() -> None:
     code = (
-        "import sys; from pathlib import Path; from evaluation.tracks.load import load_task;"
-        "from evaluation.tracks.workspace_files import starter_files;"
+        "import sys; from pathlib import Path; from evaluation.kinds.kernel.load import load_task;"
+        "from evaluation.kinds.kernel.workspace_files import starter_files;"
         f"starter_files(load_task(Path({str(TASKS)!r}), 'rope', 'cpp-to-cpp'));"
         "from evaluation import gates, pipeline; from evaluation.bench.devices import detect;"
         "gates.gates(); detect._vendors();"

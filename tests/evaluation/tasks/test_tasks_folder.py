@@ -12,14 +12,14 @@ import torch
 
 from evaluation.bench.memory.verify import compare
 from evaluation.errors import SubmissionError
+from evaluation.kinds.kernel.load import load_operator, load_task
+from evaluation.kinds.kernel.workspace_files import starter_files
 from evaluation.sandboxed.kernels.python_file import load_function
 from evaluation.tasks.domain import elements
 from evaluation.tasks.input_families import FAMILIES
 from evaluation.tasks.operator import Example, Operator, output_shapes
 from evaluation.tasks.reference import Reference
 from evaluation.tasks.spec import self_tested
-from evaluation.tracks.load import load_operator, load_task
-from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import Case, Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.admission.reference_check import check_reference
-from evaluation.tracks.load import load_task
+from evaluation.kinds.kernel.admission.reference_check import check_reference
+from evaluation.kinds.kernel.load import load_task
 from evaluation.types import Reason, Verdict
 from tests.evaluation.conftest import judged
 

@@ -9,8 +9,8 @@ import pytest
 from arena.catalog.models import Hardware
 from evaluation.bench.devices.vendors import cpu
 from evaluation.code.cache_folder import default_cache
-from evaluation.tracks.load import load_task
-from evaluation.tracks.workspace_files import starter_files
+from evaluation.kinds.kernel.load import load_task
+from evaluation.kinds.kernel.workspace_files import starter_files
 from runners.agent.task_sheet import run_files
 
 TASKS = Path(__file__).parents[3] / "tasks"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.repository.task import load
+from evaluation.kinds.repository.task import load
 from runners.agent.workspace import MAX_FILE_BYTES, Unreadable, Workspace
-from tests.evaluation.repository.conftest import write
+from tests.evaluation.kinds.repository.conftest import write
 
 TARGET = "rms_norm.cpp"
 

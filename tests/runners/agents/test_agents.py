@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from evaluation.code.languages import languages
+from evaluation.kinds.kernel.load import load_task
+from evaluation.kinds.kernel.workspace_files import starter_files
 from evaluation.tasks.spec import find_operators
-from evaluation.tracks.load import load_task
-from evaluation.tracks.workspace_files import starter_files
 from runners.agent.confinement import PACKAGE, confined, environment
 from runners.agent.control_socket import Answer, ControlSocket
 from runners.agent.workspace import Workspace

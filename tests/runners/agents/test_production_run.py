@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.production.architectures import FOLDER, find_task
-from evaluation.production.descriptions import DESCRIBED
+from evaluation.kinds.module.architectures import FOLDER, find_task
+from evaluation.kinds.module.descriptions import DESCRIBED
 from tests.conftest import skip_or_fail
 from tests.model_server import ModelServer, Script, Turn
 from tests.runners.agents.real_arena import KEY, RealArena
@@ -18,7 +18,7 @@ from tests.runners.agents.real_arena import KEY, RealArena
 NAME = "llama_rms_norm"
 TASK = f"{NAME}/production"
 TARGET = f"{NAME}.py"
-CANDIDATES = Path(__file__).parents[2] / "evaluation" / "production" / "candidates"
+CANDIDATES = Path(__file__).parents[2] / "evaluation" / "kinds" / "module" / "candidates"
 FUSED = (CANDIDATES / "fused_norm.py").read_text()
 SCRIPT = Script(
     (

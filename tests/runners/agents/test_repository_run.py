@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.repository.conftest import FILES, write
+from tests.evaluation.kinds.repository.conftest import FILES, write
 from tests.model_server import ModelServer
 from tests.runners.agents.real_arena import KEY, RealArena
 

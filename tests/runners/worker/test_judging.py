@@ -9,9 +9,9 @@ import pytest
 from evaluation import device_kind
 from evaluation.bench.process import handle
 from evaluation.code.building import extensions, nvcc
-from evaluation.gates.generalization import MAX_REST_SECONDS
+from evaluation.kinds.kernel.gates.generalization import MAX_REST_SECONDS
+from evaluation.kinds.kernel.load import load_operator
 from evaluation.tasks.spec import find_operators, folder_of
-from evaluation.tracks.load import load_operator
 from runners.worker import judging
 from tests.runners.house import ROOT
 

@@ -13,7 +13,7 @@ from arena.catalog.models import REPOSITORY, Operator, Task
 from arena.catalog.services import store_admission
 from arena.catalog.task_folders import root_of_operator
 from evaluation.errors import RequestError
-from evaluation.production.architectures import TRACK, not_admitted
+from evaluation.kinds.module.architectures import TRACK, not_admitted
 
 
 class Command(BaseCommand):
@@ -35,11 +35,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, slugs: list[str], self_test: bool, **options: Any) -> None:
         # Not needed by other commands, and torch takes a second to import.
         from evaluation import report_text
-        from evaluation.admission import admit, repository
         from evaluation.code.languages import languages
-        from evaluation.repository.judge import not_judged_here
-        from evaluation.repository.task import find_task
-        from evaluation.tracks.load import load_task
+        from evaluation.kinds.kernel.admission import admit
+        from evaluation.kinds.kernel.load import load_task
+        from evaluation.kinds.repository import admission as repository
+        from evaluation.kinds.repository.judge import not_judged_here
+        from evaluation.kinds.repository.task import find_task
         from evaluation.types import TaskCheck, to_json
 
         def log(attempt: admit.Attempt | TaskCheck) -> None:

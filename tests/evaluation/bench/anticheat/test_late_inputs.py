@@ -21,7 +21,7 @@ from evaluation.bench.memory.ring import BufferRing
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing.window import Observation
 from evaluation.errors import Broken, SubmissionError
-from evaluation.tracks.load import load_operator
+from evaluation.kinds.kernel.load import load_operator
 from evaluation.types import Reason
 from tests.evaluation.bench.anticheat import test_staged_inputs
 from tests.evaluation.bench.anticheat.test_launch_order import (

@@ -18,9 +18,9 @@ from evaluation.bench.process.limits import ProcessLimits
 from evaluation.bench.timing.clock import WindowClock
 from evaluation.bench.timing.window import Observe, WindowTimer, no_observation
 from evaluation.errors import SubmissionError
+from evaluation.kinds.kernel import builds
+from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import Task
-from evaluation.tracks import builds
-from evaluation.tracks.load import load_task
 from evaluation.types import Reason, Split
 from tests.evaluation.conftest import OPERATORS
 

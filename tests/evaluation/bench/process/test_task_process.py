@@ -17,6 +17,7 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_host import processes_of
 from evaluation.bench.process.task_process import TaskProcess, TaskProcesses
 from evaluation.errors import Broken, SubmissionError, TaskError
+from evaluation.kinds.kernel.load import load_operator
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks.loaded_code import LoadedCode
 from evaluation.tasks.operator import Operator
@@ -24,7 +25,6 @@ from evaluation.tasks.reference import Reference
 from evaluation.tasks.source import Source
 from evaluation.tasks.task_code import hosted
 from evaluation.tasks.toml_reader import read_text
-from evaluation.tracks.load import load_operator
 from evaluation.types import Case, Split
 
 TASKS = Path(__file__).resolve().parents[4] / "tasks"

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from evaluation import session
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.layout import Layout, TensorSpec
 from evaluation.bench.memory.poison import poison
@@ -21,6 +20,7 @@ from evaluation.bench.memory.ring import BufferRing
 from evaluation.bench.timing import gpu_clock
 from evaluation.bench.timing.gpu_clock import MAX_SECONDS, GpuClock
 from evaluation.bench.timing.window import Observation, WindowTimer, no_observation
+from evaluation.kinds.kernel import session
 from evaluation.tasks.spec import Task
 from evaluation.types import Split, Verdict
 from tests.evaluation.conftest import judged

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluation import pipeline
-from evaluation.tracks.load import load_task
+from evaluation.kinds.kernel.load import load_task
 from evaluation.types import Verdict
 
 TASKS = Path(__file__).resolve().parents[4] / "tasks"

@@ -13,11 +13,11 @@ import torch
 
 from evaluation.code.building import extensions, native
 from evaluation.errors import Broken, BuildError, SubmissionError
+from evaluation.kinds.kernel.builds import Build, build
+from evaluation.kinds.kernel.load import load_task
 from evaluation.sandboxed import build_torch
 from evaluation.sandboxed.kernels import loader
 from evaluation.tasks.spec import Task
-from evaluation.tracks.builds import Build, build
-from evaluation.tracks.load import load_task
 from evaluation.types import Argument, Reason
 from tests.conftest import skip_or_fail
 from tests.evaluation.conftest import OPERATORS

@@ -14,10 +14,10 @@ from torch.utils import cpp_extension
 from evaluation.code.building import static_analysis
 from evaluation.code.languages import languages
 from evaluation.errors import Rejected
-from evaluation.gates.integrity import judge
+from evaluation.kinds.kernel.gates.integrity import judge
+from evaluation.kinds.kernel.load import load_task
 from evaluation.sandboxed import build_torch
 from evaluation.tasks.spec import Task
-from evaluation.tracks.load import load_task
 from tests.evaluation.conftest import OPERATORS
 
 CALL = {"arguments": "([3], {})", "inputs": [{"shape": [2, 3], "dtype": "float32"}, 0.5]}

@@ -15,13 +15,13 @@ import pytest
 from evaluation import device_kind
 from evaluation.code.building import triton_cache
 from evaluation.code.languages import triton
-from evaluation.gates import Trial
-from evaluation.gates import compile as compile_gate
-from evaluation.gates.generalization import lasting_cases
+from evaluation.kinds.kernel.builds import Build, build, compile_cases
+from evaluation.kinds.kernel.gates import Trial
+from evaluation.kinds.kernel.gates import compile as compile_gate
+from evaluation.kinds.kernel.gates.generalization import lasting_cases
+from evaluation.kinds.kernel.load import load_task
 from evaluation.sandboxed import build_triton
 from evaluation.tasks.spec import Task
-from evaluation.tracks.builds import Build, build, compile_cases
-from evaluation.tracks.load import load_task
 from evaluation.types import Verdict
 from tests.evaluation.code.languages.test_triton import FOLDER, HONEST
 

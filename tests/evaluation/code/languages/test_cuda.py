@@ -12,12 +12,12 @@ import pytest
 from evaluation.code.building import nvcc
 from evaluation.code.languages import languages
 from evaluation.errors import BuildError, Rejected
+from evaluation.kinds.kernel.builds import build
+from evaluation.kinds.kernel.load import load_task
+from evaluation.kinds.kernel.workspace_files import starter_files
 from evaluation.pipeline import Request, evaluate
 from evaluation.sandboxed.kernels.c_gpu_kernel import GpuKernel
 from evaluation.tasks.spec import Task
-from evaluation.tracks.builds import build
-from evaluation.tracks.load import load_task
-from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import GateName, Reason, Verdict
 from tests.evaluation.code.languages.machine import needs_nvcc, without_gpu
 

@@ -10,11 +10,11 @@ import pytest
 from evaluation.code.building import hipcc, nvcc
 from evaluation.code.languages import hip, languages
 from evaluation.errors import Broken, BuildError, Rejected
+from evaluation.kinds.kernel.builds import build
+from evaluation.kinds.kernel.load import load_task
+from evaluation.kinds.kernel.workspace_files import starter_files
 from evaluation.pipeline import Request, evaluate
 from evaluation.tasks.spec import Task
-from evaluation.tracks.builds import build
-from evaluation.tracks.load import load_task
-from evaluation.tracks.workspace_files import starter_files
 from evaluation.types import Reason, Verdict
 from tests.conftest import skip_or_fail
 from tests.evaluation.code.languages.machine import needs_nvcc, without_gpu

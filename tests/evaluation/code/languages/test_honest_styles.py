@@ -12,11 +12,11 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError, Unsupported
+from evaluation.kinds.kernel.builds import baselines, build
+from evaluation.kinds.kernel.load import load_task
+from evaluation.kinds.kernel.session import MeasurementSession
 from evaluation.pipeline import Request, evaluate
-from evaluation.session import MeasurementSession
 from evaluation.tasks.spec import Task
-from evaluation.tracks.builds import baselines, build
-from evaluation.tracks.load import load_task
 from evaluation.types import GateName, Reason, Split, Verdict
 from tests.gpu.submissions import Submission
 

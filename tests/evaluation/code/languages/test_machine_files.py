@@ -9,9 +9,9 @@ import pytest
 from evaluation.code.building import extensions
 from evaluation.code.languages import languages
 from evaluation.errors import BuildError
+from evaluation.kinds.kernel.load import load_task
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks.spec import Task
-from evaluation.tracks.load import load_task
 from tests.conftest import skip_or_fail
 from tests.evaluation.code.languages.machine import needs_nvcc
 from tests.evaluation.conftest import OPERATORS

@@ -13,7 +13,7 @@ def centred(x, scale):
         name in sys.modules
         for name in (
             "evaluation.tasks.reference",
-            "evaluation.session",
+            "evaluation.kinds.kernel.session",
             "evaluation.bench.memory.ring",
         )
     )

@@ -15,9 +15,9 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing.disturbance import Disturbance
 from evaluation.bench.timing.estimates import Block, Blocks
 from evaluation.bench.timing.plan import Plan
-from evaluation.confirmation import CONFIRM_WINDOWS, CONFIRMED, SLOWED, SLOWED_TIMES
 from evaluation.errors import Inconclusive
-from evaluation.session import MeasurementSession
+from evaluation.kinds.kernel.confirmation import CONFIRM_WINDOWS, CONFIRMED, SLOWED, SLOWED_TIMES
+from evaluation.kinds.kernel.session import MeasurementSession
 from evaluation.tasks.spec import Task
 from evaluation.types import Case, Measurement, Split
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evaluation.device_kind import CPU, GPU
-from evaluation.production.architectures import architectures
+from evaluation.kinds.module.architectures import architectures
 from evaluation.sandboxed.model.phases import CPU_COMPILED, Regime, extent
 
 EAGER, COMPILE, GRAPH = Regime

@@ -12,16 +12,16 @@ import torch
 
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import Rejected, RequestError, SubmissionError, TaskError, Unsupported
-from evaluation.production import judge, tape, windows
-from evaluation.production.architectures import Parallel, find_task
-from evaluation.production.composition import Part
-from evaluation.production.windows import Checked, ModelWindows
+from evaluation.kinds.module import judge, tape, windows
+from evaluation.kinds.module.architectures import Parallel, find_task
+from evaluation.kinds.module.composition import Part
+from evaluation.kinds.module.windows import Checked, ModelWindows
 from evaluation.sandboxed.model import models, split
 from evaluation.sandboxed.model.models import ModelData
 from evaluation.sandboxed.model.phases import Extent, Regime, extent
 from tests.conftest import skip_or_fail
 
-CANDIDATE = (Path(__file__).parents[2] / "production/candidates/rank_mlp.py").read_text()
+CANDIDATE = (Path(__file__).parents[2] / "kinds/module/candidates/rank_mlp.py").read_text()
 NATIVE = "from torch.utils.cpp_extension import load_inline\nload_inline('x', cpp_sources='')\n"
 
 

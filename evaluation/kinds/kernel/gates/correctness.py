@@ -1,0 +1,60 @@
+"""Correctness in two stages (KernelBench-X): a call on the first case, then checks on all.
+
+A problem of a public suite is checked at the suite's sizes first. A candidate that is right there
+and fails at another size is specialised, and timed at the suite's sizes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from evaluation.errors import SubmissionError
+from evaluation.kinds.kernel.gates import BROKEN_BY_SIZE, Trial
+from evaluation.types import Case, GateName, GateResult, Split, Verdict
+
+NAME, ORDER, STAGE, HIDDEN = GateName.CORRECTNESS, 30, "measure", False
+BOUNDARY = "boundary"
+
+
+def judge(trial: Trial) -> GateResult:
+    cases = trial.task.checked_cases(trial.max_elements)
+    own = sum(case.kind != BOUNDARY for case in cases)
+    if trial.of_suite:
+        cases.sort(key=lambda case: case.kind == BOUNDARY)
+    result = partial(GateResult, NAME, total=len(cases))
+    rule = {"precision_rule": trial.task.operator.precision}
+    stages = {"call": "failed", "execute": "not reached"}
+    passed, worst = 0, 0.0
+    try:
+        trial.session.call(cases[0])
+        stages["call"], stages["execute"] = "passed", "failed"
+        for case in cases:
+            trial.progress(NAME, passed, len(cases))
+            worst = max(worst, trial.session.check(case, not trial.untimed))
+            passed += 1
+        stages["execute"] = "passed"
+    except SubmissionError as error:
+        detail = {"stages": stages, **rule}
+        if trial.of_suite and 0 < own <= passed and error.reason in BROKEN_BY_SIZE:
+            trial.broke_at = _size(cases[passed])
+            trial.session.end_process("candidate")
+            return result(
+                Verdict.SPECIALISED,
+                error.reason,
+                f"right at the suite's own size, not at every other one: {error.message}",
+                passed=passed,
+                detail={**detail, "largest_error": worst, "broke_at": trial.broke_at},
+            )
+        return result(Verdict.FAILED, error.reason, error.message, passed=passed, detail=detail)
+    skipped = len(trial.task.cases(Split.SEEN)) - own
+    note = f"; {skipped} too large for an interpreter" if skipped else ""
+    return result(
+        Verdict.PASSED,
+        message=f"right on {passed} cases, largest error {worst:.0%} of what is allowed{note}",
+        passed=passed,
+        detail={"stages": stages, "largest_error": worst, "skipped_cases": skipped, **rule},
+    )
+
+
+def _size(case: Case) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in case.symbols.items())

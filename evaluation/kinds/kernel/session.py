@@ -1,0 +1,457 @@
+"""Measurement session of one submission: its processes, their calls and their times."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+import torch
+
+from evaluation.bench.anticheat import staged_inputs
+from evaluation.bench.anticheat.launch_order import OverlapDetector
+from evaluation.bench.anticheat.window_checks import checks_of
+from evaluation.bench.devices import detect
+from evaluation.bench.devices.device import Device
+from evaluation.bench.memory.cuda_ipc import DeviceMemory
+from evaluation.bench.memory.host import HostMemory
+from evaluation.bench.memory.ring import BufferRing, ring_slots, slot_bytes
+from evaluation.bench.memory.verify import compare_launch
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.process.handle import ProcessHandle
+from evaluation.bench.process.limits import ProcessLimits
+from evaluation.bench.timing import estimates
+from evaluation.bench.timing.clock import WindowClock
+from evaluation.bench.timing.disturbance import Disturbance
+from evaluation.bench.timing.estimates import Block, Blocks
+from evaluation.bench.timing.plan import Plan, launches_for, plan_for
+from evaluation.bench.timing.window import MIN_LAUNCHES, WindowTimer, hidden_ns
+from evaluation.device_kind import GPU, candidate_cores
+from evaluation.errors import Broken
+from evaluation.kinds.kernel import confirmation
+from evaluation.kinds.kernel.baselines import cached_times
+from evaluation.kinds.kernel.builds import Build
+from evaluation.sandbox import untrusted_files
+from evaluation.tasks.domain import tensor_bytes
+from evaluation.tasks.input_families import families_for
+from evaluation.tasks.operator import TF32, Operator
+from evaluation.tasks.spec import Task
+from evaluation.types import Case, Interval, Measurement, Split
+
+Timers = Iterator[tuple[WindowTimer, ...]]
+
+TF32_LIKE = "bfloat16_tflops"
+"""The peak that that of TensorFloat-32 follows from."""
+COMPUTED_TWICE = 2
+"""Number of input families, drawn in secret, that are computed once more on other values."""
+CHECKED_TOGETHER = 5
+"""Launches of one request of a check."""
+CHOICE_WINDOWS = 5
+WARM_SLOTS, WARM_WINDOWS, WARM_SECONDS = 2, 5, 0.006
+"""Two slots stay in the cache. The GPU clock cannot observe them, so their windows are longer."""
+MAX_LAUNCHES = 4096
+LAUNCH_NS, EFFICIENCY = 1500.0, 0.7
+"""First guess of a launch time: at least `LAUNCH_NS`, or the roofline time over this share."""
+SLOW_NS = 1e6
+"""A longer launch is timed by a window of its own; the time of a shorter one is guessed."""
+LONGER = 1.3
+"""A window within this factor of its planned length keeps its length."""
+
+
+class MeasurementSession:
+    """Runs and times one candidate and its baselines. A process starts when it is first needed."""
+
+    device: Device
+    """Set by `set_candidate`."""
+
+    def __init__(
+        self,
+        task: Task,
+        fork_server: ForkServer,
+        baselines: Sequence[Build],
+        cache: Path,
+        seconds: dict[str, float] | None = None,
+        disturbance: Disturbance | None = None,
+    ) -> None:
+        """Prepare a session. `seconds` receives the time spent on process starts and in windows.
+
+        Without a `disturbance` it never waits for a quiet machine.
+        """
+        self.task = task
+        self.disturbance = disturbance or Disturbance(0.0)
+        self._cache = cache
+        self.operator: Operator = task.operator
+        self.threads = len(candidate_cores())
+        self.seconds = seconds if seconds is not None else {}
+        self._memory = DeviceMemory() if task.kind == GPU else HostMemory()
+        self._fork_server = fork_server
+        self._baselines = baselines
+        self._builds = {build.name: build for build in baselines}
+        self._processes: dict[str, ProcessHandle] = {}
+        self._overlap_detector = OverlapDetector()
+        self.measured_cases: dict[str, Case] = {}
+        """Cases that were measured, by name."""
+        self.baseline_ns: dict[str, list[float]] = {}
+        """Nanoseconds per launch of the baseline's windows, by case."""
+        self._seed = secrets.randbits(63) if task.operator.weights else None
+        """Seed of the weights of a suite's module, which are new in each verdict."""
+        self._compiled: Path | None = None
+        self._stack = ExitStack()
+        self._stack.callback(self._memory.close)
+        self._preferred: str | None = baselines[0].name if len(baselines) == 1 else None
+
+    def prepare(self) -> None:
+        """Start what needs no candidate: the only baseline, and PyTorch on a GPU.
+
+        There the first expected outputs of a process take a second more than later ones.
+        """
+        if self._preferred:
+            self.process(self._preferred)
+        if self.task.kind == GPU:
+            with self._ring(self.task.checked_cases()[0], slots=2) as ring:
+                ring.refill(0, 2)
+                ring.poll()
+                ring.reference.expected(ring.reference.draw())
+
+    def set_candidate(self, candidate: Build, device: Device) -> Self:
+        """Judge this candidate on this device, in the calling thread."""
+        self.device = device
+        # Several threads would wait for the one that shares its core with another process.
+        torch.set_num_threads(1)
+        self._builds["candidate"] = candidate
+        return self
+
+    def add_build(self, name: str, like: str) -> None:
+        """Let a further process have the build of the one called `like`."""
+        self._builds[name] = self._builds[like]
+
+    def end_process(self, name: str) -> None:
+        """End a process, if it was started; the next use starts another."""
+        if name in self._processes:
+            self._processes.pop(name).kill_and_wait()
+
+    def process(self, name: str) -> ProcessHandle:
+        """Return the process of this name, started and loaded."""
+        if name not in self._processes:
+            started = time.perf_counter()
+            build = self._builds[name]
+            scratch = build.scratch or self._stack.enter_context(untrusted_files.scratch())
+            limits = ProcessLimits(
+                folder=build.folder,
+                scratch=scratch,
+                memory_bytes=self.operator.limits.memory_mb << 20,
+                seconds=self.operator.limits.seconds,
+                threads=self.threads,
+                trusted=build.trusted,
+                compiles=build.trusted or build.compiles,
+                kind=self.task.kind,
+                environment=build.environment,
+            )
+            process = ProcessHandle(self._fork_server, limits, WindowClock())
+            self._stack.enter_context(process)
+            tf32 = self.operator.precision == TF32
+            process.load(build.language, build.folder, self.operator.name, tf32)
+            if name == "candidate" and self._compiled:
+                process.add_compiled(self._compiled)
+            self._processes[name] = process
+            self._spend("start", time.perf_counter() - started)
+        return self._processes[name]
+
+    def add_compiled(self, folder: Path) -> None:
+        """Give the candidate what was compiled for further cases."""
+        self._compiled = folder
+        if "candidate" in self._processes:
+            self._processes["candidate"].add_compiled(folder)
+
+    def _spend(self, name: str, seconds: float) -> None:
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+    def call(self, case: Case) -> None:
+        """Load the candidate, find its entry point and run it once. Raises SubmissionError."""
+        with self._ring(case, slots=2) as ring:
+            candidate = self.process("candidate")
+            ring.bind(candidate)
+            ring.refill(0, 2)
+            candidate.run(0, 2)
+            candidate.require_idle()
+
+    def check(self, case: Case, thorough: bool = True) -> float:
+        """Check the candidate's outputs on one case, with every input family from secret seeds.
+
+        Some families are drawn twice. Requests use the same memory, so that no result can be kept
+        by its pointers. A check that is not `thorough` draws three families, one at a time, for
+        calls that take long, as in an interpreter.
+
+        Returns: the largest error as a share of the allowed error.
+        Raises: SubmissionError.
+        """
+        # On a CPU memory of many slots takes longer to make than more requests do.
+        worst, slots = 0.0, CHECKED_TOGETHER if thorough and self.task.kind == GPU else 1
+        with self._ring(case, slots) as ring:
+            candidate = self.process("candidate")
+            ring.bind(candidate)
+            elements = sum(view.numel() for view in ring.inputs.slot(0).values())
+            families = families_for(elements, thorough, self.operator.input_families)
+            twice = min(COMPUTED_TWICE, len(set(families)))
+            families += secrets.SystemRandom().sample(families, twice)
+            for first in range(0, len(families), slots):
+                some = families[first : first + slots]
+                inputs = [ring.reference.draw(family) for family in some]
+                ring.write(inputs)
+                candidate.run(0, len(some))
+                candidate.require_idle()
+                ring.check_written(inputs, f"case {case.name}")
+                for slot, family in enumerate(some):
+                    where = f"case {case.name}, {family} inputs"
+                    outputs = ring.outputs.slot(slot)
+                    error = compare_launch(
+                        ring.reference, inputs[slot], outputs, ring.secret, where
+                    )
+                    worst = max(worst, error)
+        return worst
+
+    def measure(self, case: Case, plan: Plan, baseline: str = "") -> Measurement:
+        """Measure the candidate against a live baseline on one case.
+
+        Where other work on the machine disturbs nearly all windows, it is measured once more after
+        a wait for a quiet machine.
+
+        Raises: SubmissionError; Inconclusive.
+        """
+        baseline = baseline or self.baseline()
+        while True:
+            started = time.perf_counter()
+            with self.bench(case, plan, ("candidate", baseline)) as (candidate, against):
+                found = self.measure_blocks(candidate, against, plan)
+                if enough := len(found.counted) >= plan.min_blocks:
+                    hidden = hidden_ns(candidate, against)
+                    staged_inputs.check(candidate, self._memory)
+                    candidate.ring.check_guards(candidate.where)
+                    candidate.ring.check_weights(candidate.where)
+                    captured = candidate.captured
+                    eager = candidate.eager() if captured and plan.every_regime else None
+            if enough:
+                break
+            self.disturbance.require_quiet(found.text, time.perf_counter() - started)
+        blocks = [Block(block.candidate + hidden, block.baseline) for block in found.counted]
+        self.measured_cases[case.name] = case
+        self.baseline_ns[case.name] = [block.baseline for block in blocks]
+        interval = estimates.speedup_of(blocks, plan.spread)
+        candidate_ns = statistics.median(block.candidate for block in blocks)
+        warm = self._warm(case, candidate, candidate_ns) if plan.every_regime else None
+        baseline_ns = statistics.median(block.baseline for block in blocks)
+        moved, flops = self.operator.code().cost(case)
+        floor = self._floor_ns(case, candidate.ring.bytes)
+        if candidate_ns < estimates.ROOFLINE_MARGIN * floor:
+            self.device = detect.measure_again(self.device, self._cache)
+            floor = self._floor_ns(case, candidate.ring.bytes)
+        return Measurement(
+            case=case.name,
+            split=case.split,
+            kind=case.kind,
+            dtype=case.dtype,
+            symbols=dict(case.symbols),
+            baseline=baseline,
+            candidate_us=candidate_ns / 1e3,
+            baseline_us=baseline_ns / 1e3,
+            speedup=interval.speedup,
+            low=interval.low,
+            high=interval.high,
+            gbps=moved / candidate_ns,
+            tflops=flops / candidate_ns / 1e3,
+            roofline_share=floor / candidate_ns,
+            warm_us=warm and warm / 1e3,
+            blocks=len(blocks),
+            noisy=found.is_noisy(interval, self.disturbance.tolerant),
+            eager_us=eager and eager / 1e3,
+            captured=captured if self.task.kind == GPU else None,
+        )
+
+    def measure_blocks(self, candidate: WindowTimer, against: WindowTimer, plan: Plan) -> Blocks:
+        """Measure blocks of two timers over one ring."""
+        # The candidate's own work on an empty trip is not subtracted from its time.
+        candidate.empty = against.empty = min(candidate.empty, against.empty)
+        tolerant = self.disturbance.tolerant
+        return estimates.blocks(candidate.timed, against.timed, plan, tolerant)
+
+    def confirm_baseline(
+        self, measured: Sequence[Measurement], measure_again: Callable[[Case], Measurement]
+    ) -> tuple[list[Measurement], int]:
+        """See `confirmation.confirm_baseline`."""
+        return confirmation.confirm_baseline(self, measured, measure_again)
+
+    def measure_control(self, measured: Sequence[Measurement]) -> Interval:
+        """See `confirmation.measure_control`."""
+        return confirmation.measure_control(self, measured)
+
+    def _warm(self, case: Case, cold: WindowTimer, cold_ns: float) -> float:
+        """Return the nanoseconds per launch with warm caches, between two slots in turn."""
+        launches = math.ceil(WARM_SECONDS * 1e9 / cold_ns)
+        with self._ring(case, WARM_SLOTS) as ring:
+            timer = self._timer(ring, "candidate", case)
+            timer.capture(min(MAX_LAUNCHES, max(cold.launches, launches)))
+            timer.empty = statistics.median(cold.overhead)
+            return statistics.median(timer.window() for _ in range(WARM_WINDOWS))
+
+    def _floor_ns(self, case: Case, working_set: int) -> float:
+        """Return the roofline time of one launch in nanoseconds.
+
+        Weights are the same in all launches, so that they may stay in a cache.
+        """
+        code = self.operator.code()
+        moved, flops = code.cost(case)
+        moved -= tensor_bytes(self.operator.weights, case)
+        unit = code.unit(case)
+        if self.operator.precision == TF32 and TF32_LIKE in self.device.peaks:
+            unit, flops = "bfloat16", 2 * flops  # tensor cores are half as fast in TensorFloat-32
+        flops = self.operator.least_operations(flops)
+        return self.device.roofline_seconds(moved, flops, working_set, unit) * 1e9
+
+    def _ring(self, case: Case, slots: int) -> BufferRing:
+        return BufferRing(self.operator, case, slots, self._memory, self._seed)
+
+    def _timer(self, ring: BufferRing, name: str, case: Case) -> WindowTimer:
+        trusted, discards = name != "candidate", self._builds[name].discards
+        observe = partial(checks_of, self._overlap_detector)
+        where = f"case {case.name}"
+        return WindowTimer(self.process(name), ring, trusted, where, discards, observe)
+
+    @contextmanager
+    def bench(self, case: Case, plan: Plan, names: Sequence[str]) -> Timers:
+        """Yield timers of these processes over one ring, with as many launches in each window.
+
+        So the overhead is equal. The slower process's windows take at most four times the plan's.
+        """
+        settled = self._settled_graphs if self.task.kind == GPU else self._settled_calls
+        with settled(case, plan, names) as timers:
+            for timer in timers:
+                timer.overhead.clear()  # of windows before the measurement
+                timer.preparation.clear()
+            yield timers
+            for timer in timers:
+                self._spend("clocked", timer.seconds)
+
+    @contextmanager
+    def _settled_calls(self, case: Case, plan: Plan, names: Sequence[str]) -> Timers:
+        slots = ring_slots(self.operator, case, 2 * self.device.last_level_cache_bytes)
+        with self._ring(case, slots) as ring:
+            timers = [self._timer(ring, name, case) for name in names]
+            for timer in timers:
+                timer.settle(plan.window_seconds)
+            counts = [timer.count for timer in timers]
+            for timer in timers:
+                timer.resize(min(max(counts), 4 * timer.count))
+            yield tuple(timers)
+
+    @contextmanager
+    def _settled_graphs(self, case: Case, plan: Plan, names: Sequence[str]) -> Timers:
+        """Yield timers over a ring that outgrows the cache; a window launches each slot once.
+
+        The ring's size is guessed from the roofline. It is made once more where the guess was too
+        small.
+        """
+        guess = max(LAUNCH_NS, self._floor_ns(case, self.device.memory_bytes) / EFFICIENCY)
+        slots = self._slots(case, plan, [guess] * len(names))
+        for last in (False, True):
+            with self._ring(case, slots) as ring:
+                timers = [self._timer(ring, name, case) for name in names]
+                once = [timer.window() for timer in timers]
+                times = [ns if ns > SLOW_NS else guess for ns in once]
+                launches = min(slots, self._slots(case, plan, times))
+                times = [timer.capture(launches) for timer in timers]
+                wanted = self._slots(case, plan, times)
+                if last or wanted <= LONGER * slots:
+                    if not launches / LONGER <= wanted <= launches * LONGER:
+                        for timer in timers:
+                            timer.capture(min(wanted, slots))
+                    yield tuple(timers)
+                    return
+            slots = wanted
+            guess = max(times)
+
+    def _slots(self, case: Case, plan: Plan, times: Sequence[float]) -> int:
+        """Return the launches of a window for these nanoseconds per launch of each process."""
+        launches = launches_for(times, plan.window_seconds)
+        each, cache = slot_bytes(self.operator, case), self.device.last_level_cache_bytes
+        # Where even the longest ring stays in the cache, a shorter one is as good.
+        ring = 2 * cache if MAX_LAUNCHES * each > cache else 0
+        max_slots = max(2, self.device.memory_bytes // (4 * each))
+        wanted = max(MIN_LAUNCHES, math.ceil(launches), math.ceil(ring / each))
+        return min(wanted, MAX_LAUNCHES, max_slots)
+
+    def baseline(self) -> str:
+        """Return the name of the baseline to beat: the one with the least time."""
+        if self._preferred is None:
+            times = self.baseline_times()
+            self._preferred = min(times, key=lambda name: times[name])
+        return self._preferred
+
+    def copying_baseline(self) -> str:
+        """Return the name of the baseline to beat with its results copied as the candidate's are.
+
+        It is empty where the candidate fills its outputs, or the baseline does.
+        """
+        copying = self._builds[self.baseline()].copying
+        if copying is None or not self._builds["candidate"].returns:
+            return ""
+        self._builds[copying.name] = copying
+        return copying.name
+
+    def baseline_times(self) -> dict[str, float]:
+        """Return the geomean microseconds of each baseline over the seen cases; empty for one."""
+        if len(self._baselines) == 1:
+            return {}
+        return cached_times(
+            self._cache, self.task, self.device, self._baselines, self._measured_baselines
+        )
+
+    def _measured_baselines(self) -> dict[str, float]:
+        """Measure `baseline_times`, and end all baselines but the fastest.
+
+        One that fails, such as a reference that PyTorch cannot compile, is none to beat.
+        Raises: Broken where all of them fail.
+        """
+        names = [build.name for build in self._baselines]
+        try:
+            times = self._geomean_times(names)
+        except Broken as broken:
+            times = {}
+            for name in names:
+                with suppress(Broken):
+                    times |= self._geomean_times([name])
+            if not times:
+                raise broken
+        best = min(times, key=lambda name: times[name])
+        for name in self._processes.keys() & set(names) - {best}:
+            self._processes.pop(name).kill_and_wait()
+        if "candidate" in self._processes:  # it must not have slowed a baseline
+            self._processes["candidate"].check_suspended()
+        return times
+
+    def _geomean_times(self, names: Sequence[str]) -> dict[str, float]:
+        trials = zip(*self.trial_times(names), strict=True)
+        return dict(zip(names, map(statistics.geometric_mean, trials), strict=True))
+
+    def trial_times(self, names: Sequence[str]) -> Iterator[list[float]]:
+        """Yield the microseconds of each of these baselines on each seen case.
+
+        Their windows alternate, so that a machine that slows down slows all of them.
+        """
+        plan = plan_for(self.task.kind, final=False)
+        for case in self.task.cases(Split.SEEN):
+            with self.bench(case, plan, names) as timers:
+                turns = [[timer.window() for timer in timers] for _ in range(CHOICE_WINDOWS)]
+            yield [statistics.median(windows) / 1e3 for windows in zip(*turns, strict=True)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """End all processes, then free the memory that they share."""
+        self._stack.close()

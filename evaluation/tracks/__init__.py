@@ -1,1 +1,0 @@
-"""Code that needs both a task and its languages: loading, workspace files, builds, baselines."""

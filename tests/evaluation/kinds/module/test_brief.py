@@ -1,0 +1,111 @@
+"""Task briefs of modules: they are complete, honest about what is missing, and fast to compare."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from evaluation.errors import TaskError
+from evaluation.kinds.module import brief, descriptions
+from evaluation.kinds.module import judge as production
+from evaluation.kinds.module.architectures import FOLDER, Architecture, architectures, find_task
+from evaluation.kinds.module.descriptions import COPY, DESCRIBED, description_of
+from evaluation.kinds.module.limits import all_limits
+from tests.conftest import skip_or_fail
+
+JUDGED = [architectures()[name] for name in all_limits()]
+
+
+@pytest.fixture
+def libraries() -> None:
+    for architecture in JUDGED:
+        if why := architecture.missing():
+            skip_or_fail(why)
+
+
+def test_each_task_with_error_limits_is_described() -> None:
+    missing = [
+        task.name
+        for architecture in JUDGED
+        for task in architecture.tasks
+        if description_of(architecture, task) is None
+    ]
+    assert not missing, "run `python -m evaluation production describe --write`"
+
+
+@pytest.mark.usefixtures("libraries")
+def test_brief_names_module_shapes_gates_and_command() -> None:
+    architecture, task = find_task("llama_rms_norm")
+    found = brief.brief_of(architecture, task)
+    assert set(found.files) == {"llama_rms_norm.py", "TASK.md", "reference.py"}
+    text = found.files["TASK.md"]
+    for part in (
+        task.module, "`256, eps=1e-06` | 5", "hidden_states bfloat16[1, 64, 256]", "decode",
+        "The ceiling", "1.30 times", "./arena-check", "Licence", "model.norm",
+        "On a CPU both run in eager, the decode also in `torch.compile`. On a GPU",
+    ):  # fmt: skip
+        assert part in text + found.reference, part
+    assert found.production["places"] == 5 and found.production["unavailable"] == ""
+    assert found.files["reference.py"] == found.reference
+
+
+@pytest.mark.usefixtures("libraries")
+def test_starter_files_pass_static_analysis_and_most_copy_the_class() -> None:
+    copies = []
+    for architecture in JUDGED:
+        for task in architecture.tasks:
+            target = brief.starter_files(architecture, task)[task.target_file]
+            production.check_rules({task.target_file: target}, task, architecture.ranks)
+            compile(target, task.target_file, "exec")
+            described = description_of(architecture, task)
+            assert described is not None
+            assert "class ModelNew" in target
+            copies.append(described.starter == COPY)
+    assert sum(copies) > len(copies) / 2
+
+
+@pytest.mark.usefixtures("libraries")
+def test_starter_of_a_class_that_cannot_be_copied_is_a_skeleton() -> None:
+    architecture, task = find_task("llama_attention")
+    target = brief.starter_files(architecture, task)[task.target_file]
+    assert "def __init__(self, config, layer_idx)" in target
+    assert "NotImplementedError" in target
+
+
+def test_missing_library_leaves_a_reason_and_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    architecture, task = find_task("llama_rms_norm")
+    monkeypatch.setattr(Architecture, "missing", lambda self: "transformers is not installed")
+    found = brief.brief_of(architecture, task)
+    assert found.files == {} and found.production["unavailable"] == "transformers is not installed"
+    assert found.production["shapes"] and "not installed" in found.reference
+    with pytest.raises(TaskError, match="not installed"):
+        brief.starter_files(architecture, task)
+
+
+def test_description_of_a_changed_architecture_is_refused(tmp_path: Path) -> None:
+    shutil.copy(FOLDER / DESCRIBED, tmp_path)
+    text = (FOLDER / "llama.toml").read_text()
+    (tmp_path / "llama.toml").write_text(text.replace("steps = 8", "steps = 4"))
+    architecture, task = find_task("llama_rms_norm", tmp_path)
+    with pytest.raises(TaskError, match="describe llama --write"):
+        brief.key_of(architecture, task, tmp_path)
+
+
+def test_written_descriptions_are_read_back(tmp_path: Path) -> None:
+    found = descriptions.read()
+    descriptions.write(found, tmp_path)
+    assert (tmp_path / DESCRIBED).read_text() == (FOLDER / DESCRIBED).read_text()
+
+
+@pytest.mark.usefixtures("libraries")
+def test_brief_of_a_split_module_has_its_ranks_and_a_starter_with_the_sum() -> None:
+    architecture, task = find_task("llama_tp_mlp")
+    files = brief.starter_files(architecture, task)
+    assert "torch.distributed.all_reduce(result)" in files[task.target_file]
+    assert "split over 2 ranks" in files["TASK.md"] and "in eager alone" in files["TASK.md"]
+    architecture, task = find_task("llama_mlp")
+    files = brief.starter_files(architecture, task)
+    assert "torch.distributed" not in files[task.target_file] + files["TASK.md"]
+    assert "ranks," not in files["TASK.md"] and "as a CUDA graph" in files["TASK.md"]
