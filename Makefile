@@ -10,7 +10,7 @@ export PORT PYTHON ARENA_HOME ARENA_HARNESSES
 
 # What tests that measure time depend on: the judge's timing, its sandboxed side, live models, tricks; live pages.
 SERIAL  = $(shell grep -rls mark.serial --include='*.py' tests)
-TIMED   = $(addprefix evaluation/,bench kinds pipeline.py sandbox sandboxed) tasks/production \
+TIMED   = $(addprefix evaluation/,bench judge kinds sandbox sandboxed) tasks/production \
           tests/evaluation/hostile tests/gains.py arena/runs/live arena/sockets.py static/js $(SERIAL)
 # Some tests wait, so one more than there are cores keeps these busy.
 WORKERS = $(shell echo $$(($$(nproc) + 1)))

@@ -41,12 +41,12 @@ import pytest
 
 from benchmarks.mechanisms import MECHANISMS, Mechanism, Refusals
 from benchmarks.shared import ROOT, now, provenance, source_of_judge, write_json
-from evaluation import pipeline
 from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.cache_folder import default_cache
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
+from evaluation.judge import pipeline
 from evaluation.types import GateName, Report, Verdict
 from tests import gains
 

@@ -41,18 +41,21 @@ import torch
 from benchmarks.shared import ROOT, is_current, now, resumable_parser, write_json
 from benchmarks.triton_answers.kernelbench import KERNELBENCH
 from benchmarks.triton_answers.templates import Template
-from evaluation import JUDGE_VERSION, pipeline
+from evaluation import JUDGE_VERSION
 from evaluation.bench.devices import detect
 from evaluation.bench.devices.device import Device
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import SubmissionError, TaskError
+from evaluation.judge import pipeline
+from evaluation.judge import request as requested
+from evaluation.judge.request import SCOPES
+from evaluation.judge.verdict_queue import VerdictQueue, serve
 from evaluation.kinds.kernel import builds
 from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import Task, find_operators, folder_of, has_mutants
 from evaluation.types import GateName, Report, Verdict, to_json
-from evaluation.verdict_queue import VerdictQueue, serve
 from runners.agents.compiler import compiled
 
 NATIVE_SUITE = "native"
@@ -124,7 +127,7 @@ def parser() -> argparse.ArgumentParser:
     options = resumable_parser(__doc__.partition("\n")[0])
     options.add_argument("--imported", type=Path, help="a folder of imported tasks of one suite")
     options.add_argument("--device", choices=(GPU, CPU), default=GPU)
-    options.add_argument("--scope", choices=pipeline.SCOPES, default="round")
+    options.add_argument("--scope", choices=SCOPES, default="round")
     options.add_argument("--answers", choices=TRACKS, action="append", help="default: both")
     options.add_argument("--every", action="store_true", help="also without a Triton answer")
     options.add_argument("--again", action="store_true", help="judge what did not pass again")
@@ -253,7 +256,7 @@ def judge(request: Request, cache: Path, fork_server: ForkServer) -> dict[str, A
     try:
         task = request.task()
         source = request.source(task)
-        submission = pipeline.Request(task, {task.target_file: source}, cache, scope=request.scope)
+        submission = requested.Request(task, {task.target_file: source}, cache, scope=request.scope)
         report = pipeline.evaluate(submission, fork_server=fork_server)
     except Exception as error:  # one that fails must not end the others
         message = f"{type(error).__name__}: {error}"

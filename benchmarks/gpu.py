@@ -34,11 +34,12 @@ import torch
 from benchmarks import exactness, isolation, throughput
 from benchmarks.exactness import events_each_us, task_of
 from benchmarks.shared import ROOT, provenance, run_json, variation, write_json
-from evaluation import pipeline
 from evaluation.bench.devices import detect
 from evaluation.bench.devices.device import Device
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.languages import languages
+from evaluation.judge import pipeline
+from evaluation.judge.request import Request
 from evaluation.types import Split
 
 SUBMISSIONS = (
@@ -180,7 +181,7 @@ def measure_warm(cache: Path, device: Device) -> list[dict[str, Any]]:
             files = {task.target_file: implementation(operator, language, name)}
             for scope in ("final", "final", "final", "round", "round", "round"):
                 report = pipeline.evaluate(
-                    pipeline.Request(task, files, cache, scope=scope), fork_server=fork_server
+                    Request(task, files, cache, scope=scope), fork_server=fork_server
                 )
                 rows.append(
                     {

@@ -38,7 +38,6 @@ from benchmarks.shared import (
     variation,
     write_json,
 )
-from evaluation import pipeline
 from evaluation.bench.devices import detect
 from evaluation.bench.memory.ring import BufferRing, ring_slots
 from evaluation.bench.process.fork_server import ForkServer
@@ -46,6 +45,8 @@ from evaluation.bench.timing.plan import FINAL_PLAN
 from evaluation.code.cache_folder import default_cache
 from evaluation.code.languages import languages
 from evaluation.device_kind import candidate_cores
+from evaluation.judge import pipeline
+from evaluation.judge.request import Request
 from evaluation.kinds.kernel.builds import Build, build
 from evaluation.kinds.kernel.load import load_task
 from evaluation.sandboxed.kernels import loader
@@ -93,8 +94,8 @@ def main() -> None:
 
 def repeat(task: Task, files: dict[str, str], cache: Path, repeats: int) -> list[Report]:
     """Return final verdicts on one submission, one after the other, after a build."""
-    request = pipeline.Request(task, files, cache)
-    pipeline.evaluate(pipeline.Request(task, files, cache, stage="build"))
+    request = Request(task, files, cache)
+    pipeline.evaluate(Request(task, files, cache, stage="build"))
     reports = []
     for number in range(repeats):
         report = pipeline.evaluate(request)
@@ -149,7 +150,7 @@ def rounds(cache: Path, repeats: int) -> dict[str, dict[str, float]]:
             seconds = []
             for number in range(repeats + 1):
                 files = {task.target_file: f"{source}\n// {now()} {number}\n"}
-                request = pipeline.Request(task, files, cache, scope="round")
+                request = Request(task, files, cache, scope="round")
                 report = pipeline.evaluate(request, fork_server=fork_server)
                 assert report.verdict is Verdict.PASSED, report.message
                 seconds.append(report.seconds["total"])

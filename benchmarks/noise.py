@@ -37,11 +37,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ["GOMP_SPINCOUNT"] = "0"  # read when torch is imported
 
 from benchmarks.shared import ROOT, now, write_json
-from evaluation import device_kind, pipeline
+from evaluation import device_kind
 from evaluation.bench.devices import gpu_files
 from evaluation.bench.devices.cores import shares
 from evaluation.code.cache_folder import default_cache
 from evaluation.errors import SubmissionError
+from evaluation.judge import pipeline
+from evaluation.judge.request import Request
 from evaluation.kinds.kernel.load import load_task
 from evaluation.types import Interval, Report, Verdict, from_json, to_json
 
@@ -68,7 +70,7 @@ class Work:
     def _judge_baseline(self) -> Report:
         task = load_task(ROOT / "tasks", self.name, TRACKS[self.kind])
         files = {task.target_file: task.operator.baseline(task.track.target)}
-        return pipeline.evaluate(pipeline.Request(task, files, self.cache))
+        return pipeline.evaluate(Request(task, files, self.cache))
 
     def _judge_honest(self) -> Report:
         from tests.gpu.submissions import submissions

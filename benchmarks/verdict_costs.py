@@ -123,9 +123,10 @@ class Judge:
 
 def judge_lines() -> None:
     """Judge what each line of stdin names, and print a line of figures for each."""
-    from evaluation import pipeline
     from evaluation.bench.process.fork_server import ForkServer
     from evaluation.bench.process.handle import ProcessHandle
+    from evaluation.judge import pipeline
+    from evaluation.judge.request import Request
     from evaluation.kinds.kernel.load import load_task
     from evaluation.sandbox import procfs
 
@@ -155,7 +156,7 @@ def judge_lines() -> None:
                 shutil.copytree(ROOT / "tasks" / operator, place / operator)
             task = load_task(place, operator, track)
             files = {task.target_file: task.operator.baseline(task.track.target)}
-            request = pipeline.Request(task, files, cache, scope=scope)
+            request = Request(task, files, cache, scope=scope)
             processor, wall = spent(), time.perf_counter()
             report = pipeline.evaluate(request, fork_server=fork_server)
             figures = {"processor": spent() - processor, "wall": time.perf_counter() - wall}

@@ -36,8 +36,16 @@ from typing import Any, TextIO
 # imported.
 os.environ["GOMP_SPINCOUNT"] = "0"
 
-from evaluation import device_kind, pipeline, report_text
-from evaluation.answers import (
+from evaluation import device_kind
+from evaluation.bench.devices import detect
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.code.cache_folder import default_cache
+from evaluation.code.languages import languages
+from evaluation.errors import RequestError, TaskError
+from evaluation.generations import command as generations
+from evaluation.importing import command as importing
+from evaluation.judge import pipeline, report_text
+from evaluation.judge.answers import (
     BAD_REQUEST,
     BROKEN,
     NOT_PASSED,
@@ -50,14 +58,7 @@ from evaluation.answers import (
     source_of,
     stage_and_scope,
 )
-from evaluation.bench.devices import detect
-from evaluation.bench.process.fork_server import ForkServer
-from evaluation.code.cache_folder import default_cache
-from evaluation.code.languages import languages
-from evaluation.errors import RequestError, TaskError
-from evaluation.generations import command as generations
-from evaluation.importing import command as importing
-from evaluation.kinds.kernel.gates.integrity import MAX_BYTES
+from evaluation.judge.request import MAX_BYTES, SCOPES, Emit, Request
 from evaluation.kinds.kernel.load import load_task, load_tasks
 from evaluation.kinds.module import commands as module_commands
 from evaluation.kinds.module.architectures import TRACK, not_admitted
@@ -131,9 +132,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument(
             "sources", nargs="+", type=Path, help="the target file, and headers beside it"
         )
-    judge.add_argument(
-        "--scope", choices=pipeline.SCOPES, default="final", help="round: seen cases only"
-    )
+    judge.add_argument("--scope", choices=SCOPES, default="final", help="round: seen cases only")
     profile.add_argument("--case", default="", help="a seen case; default: the largest")
     admit.add_argument("operator", help="a folder of tasks, such as rms_norm, or one task")
     admit.add_argument("track", nargs="?", help="default: every track of the operator")
@@ -195,7 +194,7 @@ def judge_sources(options: argparse.Namespace) -> int:
     return judged(judge, options.json, report_text.report)
 
 
-def _judged_on_a_terminal(request: pipeline.Request, emit: pipeline.Emit) -> Report:
+def _judged_on_a_terminal(request: Request, emit: Emit) -> Report:
     """Judge, and show on stderr which case is judged now: a gate takes up to a minute."""
     line = report_text.ProgressLine(sys.stderr)
 
@@ -351,10 +350,10 @@ def _parse(text: str) -> dict[str, Any]:
     return data
 
 
-def _request_of_json(data: Mapping[str, Any]) -> pipeline.Request:
+def _request_of_json(data: Mapping[str, Any]) -> Request:
     operator, _, track = data["task"].partition("/")
     stage, scope = stage_and_scope(data)
-    return pipeline.Request(
+    return Request(
         task=load_task(Path(data.get("tasks_root") or TASKS), operator, track),
         files=dict(data["files"]),
         cache=_cache(data.get("cache") or ""),
@@ -364,10 +363,10 @@ def _request_of_json(data: Mapping[str, Any]) -> pipeline.Request:
     )
 
 
-def _request_of_files(options: argparse.Namespace, scope: str = "final") -> pipeline.Request:
+def _request_of_files(options: argparse.Namespace, scope: str = "final") -> Request:
     task = _task(options)
     files = read_sources(task, options.sources)
-    return pipeline.Request(task, files, options.cache, scope=scope, unconfined=is_unconfined())
+    return Request(task, files, options.cache, scope=scope, unconfined=is_unconfined())
 
 
 def _task(options: argparse.Namespace) -> Task:
@@ -387,7 +386,7 @@ def _misplaced(task: Task, options: argparse.Namespace) -> str:
     return "" if device.kind == task.kind else f"is judged on {kind}, and {device.slug} is not one"
 
 
-def _emit_profile(request: pipeline.Request, case_name: str) -> int:
+def _emit_profile(request: Request, case_name: str) -> int:
     """Answer with a profile of the seen case of that name, by default the largest."""
     from evaluation.kinds.kernel import profile as profiling
 

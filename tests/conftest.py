@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 LONGEST_FIRST = """
 runners/agents/test_real_harnesses.py evaluation/hostile/test_hostile.py web/test_browser.py
 test_answers.py web/test_newcomer.py runners/agents/test_judged_runs.py
-runners/worker/test_attempt.py evaluation/test_pipeline.py runners/agents/test_model_loop.py
+runners/worker/test_attempt.py evaluation/judge/test_pipeline.py runners/agents/test_model_loop.py
 runners/agents/test_model_loop_runs.py
 evaluation/code/languages/test_triton.py runners/test_local.py runners/test_faults.py
 evaluation/importing/test_convert.py web/test_accessibility.py runners/agents/test_command.py

@@ -14,7 +14,7 @@ from pathlib import Path
 from evaluation.code.languages import languages
 from evaluation.errors import Rejected, SubmissionError, TaskError
 from evaluation.generations.verdicts import Job
-from evaluation.kinds.kernel.gates import integrity
+from evaluation.judge.request import check_files
 from evaluation.tasks.spec import Task
 
 MODELS = ("ModelNew", "Model")
@@ -55,7 +55,7 @@ def check(job: Job) -> Binding:
         return Binding("not Python", f"{type(error).__name__}: {error}")
     try:
         files = {task.target_file: job.text}
-        integrity.read(files, task.target_file)
+        check_files(files, task.target_file)
         languages()[task.track.target].check(files, task)
     except Rejected as error:
         return Binding(f"refused by the rule {error.rule!r}", error.message)

@@ -23,8 +23,8 @@ from evaluation.generations import binding, records, verdicts
 from evaluation.generations.generation import Generation
 from evaluation.generations.tasks import Suites
 from evaluation.generations.verdicts import NOT_JUDGED, Job
+from evaluation.judge.verdict_queue import VerdictQueue
 from evaluation.types import Reason, to_json
-from evaluation.verdict_queue import VerdictQueue
 
 NO_TASK = "NO_TASK"
 

@@ -15,7 +15,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from evaluation import pipeline
 from evaluation.bench.devices import detect
 from evaluation.device_kind import CPU, GPU, gpu_vendor
 from evaluation.errors import RequestError
@@ -25,7 +24,8 @@ from evaluation.generations.collection import open_folder
 from evaluation.generations.generation import Generation
 from evaluation.generations.tasks import Suites
 from evaluation.generations.verdicts import Job
-from evaluation.report_text import table
+from evaluation.judge.report_text import table
+from evaluation.judge.request import SCOPES
 
 ALL_CLAIMS = 0
 
@@ -67,7 +67,7 @@ def add(
     parser.add_argument("--dry-run", action="store_true", help="count what can be judged, and why")
     parser.add_argument("--json", action="store_true", help="print the counts as JSON")
     parser.add_argument("--kind", choices=(GPU, CPU), default=default_kind(), help="device kind")
-    parser.add_argument("--scope", choices=pipeline.SCOPES, default="final")
+    parser.add_argument("--scope", choices=SCOPES, default="final")
     parser.add_argument(
         "--limit", type=float, default=60.0, metavar="SECONDS", help="time of one verdict"
     )

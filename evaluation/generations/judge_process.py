@@ -10,7 +10,7 @@ import sys
 os.environ["GOMP_SPINCOUNT"] = "0"
 
 from evaluation.generations.verdicts import judge
-from evaluation.verdict_queue import serve
+from evaluation.judge.verdict_queue import serve
 
 if __name__ == "__main__":
     serve(judge, sys.argv[1])

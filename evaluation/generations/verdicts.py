@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation import pipeline
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.errors import TaskError
 from evaluation.generations.records import MAX_MESSAGE
+from evaluation.judge import pipeline
+from evaluation.judge.request import Request
 from evaluation.kinds.kernel.load import load_task
 from evaluation.sandbox.untrusted_text import printable
 from evaluation.tasks.spec import Task
@@ -54,9 +55,9 @@ class Job:
         """Return the task. Raises TaskError."""
         return load_task(Path(self.root), self.operator, TRACK, self.kind)
 
-    def request(self, task: Task, stage: str = "all") -> pipeline.Request:
+    def request(self, task: Task, stage: str = "all") -> Request:
         files = {task.target_file: self.text}
-        return pipeline.Request(task, files, Path(self.cache), stage, self.scope)
+        return Request(task, files, Path(self.cache), stage, self.scope)
 
     def to_json(self) -> dict[str, str]:
         return asdict(self)

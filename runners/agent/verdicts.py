@@ -7,7 +7,7 @@ from typing import Any
 
 from arena.runs.models import Evaluation, Event
 from arena.runs.states import INCONCLUSIVE, EvaluationStatus, Split
-from evaluation import report_text
+from evaluation.judge import report_text
 from runners.agent.arena_check import ARENA_FAULT
 from runners.agent.control_socket import NOT_PASSED, PASSED, Answer
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import pipeline
 from evaluation.bench.memory import ring
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing import plan as plans
+from evaluation.judge import pipeline
+from evaluation.judge.pipeline import evaluate
+from evaluation.judge.request import Request
 from evaluation.kinds.kernel.load import load_task
-from evaluation.pipeline import Request, evaluate
 from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
 from evaluation.types import Report

@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 
-from evaluation import pipeline
 from evaluation.__main__ import (
     BAD_REQUEST,
     BROKEN,
@@ -35,6 +34,7 @@ from evaluation.__main__ import (
 )
 from evaluation.bench.devices import detect
 from evaluation.errors import TaskError
+from evaluation.judge import pipeline
 from evaluation.kinds.kernel import profile as profiling
 
 from .conftest import OPERATORS

@@ -15,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import device_kind, pipeline
+from evaluation import device_kind
 from evaluation.bench.devices.vendors import cpu
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_host import processes_of
 from evaluation.bench.timing import plan as plans
 from evaluation.code.building import nvcc
 from evaluation.code.languages import languages, triton
+from evaluation.judge import pipeline
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks import task_code
 from tests import kept_builds

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import report_text
 from evaluation.__main__ import PASSED, main
 from evaluation.bench.profiling.tools import cupti, ncu
 from evaluation.device_kind import GPU
+from evaluation.judge import report_text
 from evaluation.kinds.kernel import builds
 from evaluation.kinds.kernel import profile as profiling
 from evaluation.kinds.kernel.load import load_task

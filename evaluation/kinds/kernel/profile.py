@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from functools import cache
 from typing import Any
 
-from evaluation import pipeline
 from evaluation.bench.memory.ring import ring_slots, values_of
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.limits import ProcessLimits
@@ -23,6 +22,8 @@ from evaluation.bench.profiling.tools import Tool, tools
 from evaluation.code.languages import languages
 from evaluation.device_kind import GPU
 from evaluation.errors import Broken, RequestError
+from evaluation.judge import pipeline
+from evaluation.judge.request import Request
 from evaluation.kinds.kernel.builds import Build, build
 from evaluation.sandbox import launch, untrusted_files
 from evaluation.sandbox.policy import Policy
@@ -64,7 +65,7 @@ def seen_case(task: Task, name: str) -> Case:
     raise RequestError(f"there is no seen case {name!r}; there are: {known}")
 
 
-def profile_submission(request: pipeline.Request, case: Case) -> Profile:
+def profile_submission(request: Request, case: Case) -> Profile:
     """Check, build and profile a submission. The profile reports the submission's own faults.
 
     Raises: Broken for a fault of the judge.

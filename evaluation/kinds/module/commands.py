@@ -20,8 +20,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from evaluation import pipeline, report_text
-from evaluation.answers import (
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.device_kind import CPU, GPU, kind_of
+from evaluation.errors import RequestError
+from evaluation.judge import report_text
+from evaluation.judge.answers import (
     NOT_PASSED,
     PASSED,
     is_unconfined,
@@ -30,10 +33,7 @@ from evaluation.answers import (
     source_of,
     stage_and_scope,
 )
-from evaluation.bench.process.fork_server import ForkServer
-from evaluation.device_kind import CPU, GPU, kind_of
-from evaluation.errors import RequestError
-from evaluation.kinds.kernel.gates.integrity import MAX_BYTES
+from evaluation.judge.request import MAX_BYTES, SCOPES
 from evaluation.kinds.module import judge as production_judge
 from evaluation.kinds.module import limits
 from evaluation.kinds.module.architectures import (
@@ -59,7 +59,7 @@ def add_parser(
     composed.add_argument("architecture", help="such as llama")
     composed.add_argument("files", nargs="+", metavar="MODULE=FILE", help="a task and its file")
     composed.add_argument(
-        "--scope", choices=pipeline.SCOPES, default="final", help="round: nothing is compiled"
+        "--scope", choices=SCOPES, default="final", help="round: nothing is compiled"
     )
     composed.add_argument("--device", help="number, slug or UUID of a device; default: the first")
     listed = actions.add_parser("tasks", help="list production tasks and architectures")

@@ -28,7 +28,7 @@ from evaluation.errors import (
     RequestError,
     SubmissionError,
 )
-from evaluation.kinds.kernel.gates.integrity import read
+from evaluation.judge.request import check_files
 from evaluation.kinds.module import drops
 from evaluation.kinds.module.architectures import COLLECTIVES, TRACK, Architecture, ModuleTask
 from evaluation.kinds.module.composition import (
@@ -194,7 +194,7 @@ def _built(
     parts: Sequence[Part], cache: Path, unconfined: bool
 ) -> tuple[dict[str, Built], tuple[CompilerOutput, ...]]:
     """Return the built candidate of each task. Raises NoIsolation, BuildError, PartsFailed."""
-    from evaluation.pipeline import require_isolation
+    from evaluation.judge.pipeline import require_isolation
 
     require_isolation(unconfined)
     found: dict[str, Built] = {}
@@ -219,7 +219,7 @@ def _compiled(message: str, outputs: tuple[CompilerOutput, ...], **detail: int) 
 
 
 def _run(name: GateName, run: Callable[[], GateResult]) -> GateResult:
-    from evaluation.pipeline import failure
+    from evaluation.judge.report import failure
 
     started = time.perf_counter()
     try:
@@ -252,7 +252,7 @@ def check_rules(files: Mapping[str, str], task: ModuleTask, ranks: int = 1) -> N
     A module of several ranks may use collectives, and no native code: that could start multicast
     over NVLink, which can put the GPUs of a shared host out of service.
     """
-    read(files, task.target_file)
+    check_files(files, task.target_file)
     if len(files) > 1:
         raise SubmissionError(Reason.BAD_SOURCE, "a production task takes one file")
     for name, text in files.items():

@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evaluation import pipeline, report_text
-from evaluation.answers import (
+from evaluation.errors import RequestError
+from evaluation.judge import report_text
+from evaluation.judge.answers import (
     NOT_PASSED,
     PASSED,
     admitted,
@@ -23,7 +24,7 @@ from evaluation.answers import (
     source_of,
     stage_and_scope,
 )
-from evaluation.errors import RequestError
+from evaluation.judge.request import Emit
 from evaluation.kinds.repository import submission
 from evaluation.kinds.repository.judge import judge, not_judged_here
 from evaluation.kinds.repository.task import RepositoryTask, find_task
@@ -68,7 +69,7 @@ def _judged(
     files: Mapping[str, str],
     cache: Path,
     scope: str,
-    emit: pipeline.Emit,
+    emit: Emit,
     stage: str = "all",
 ) -> Report:
     final = scope == "final"

@@ -19,11 +19,12 @@ from evaluation import JUDGE_VERSION, device_kind
 from evaluation.bench.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.device_kind import GPU
 from evaluation.errors import Broken, BuildError, SubmissionError
-from evaluation.kinds.kernel.gates.performance import interval_text, is_noisy, overall
+from evaluation.judge.pipeline import require_isolation
+from evaluation.judge.report import aka_score, failure, interval_text, is_noisy, overall
+from evaluation.judge.request import Emit
 from evaluation.kinds.repository import benchmark, submission
 from evaluation.kinds.repository.builds import Checkout, checkout, ended, log
 from evaluation.kinds.repository.task import BUILD, CORRECTNESS, SEED, RepositoryTask
-from evaluation.pipeline import Emit, aka_score, failure, require_isolation
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.untrusted_text import printable
 from evaluation.types import CompilerOutput, GateName, GateResult, Reason, Report, Verdict

@@ -16,8 +16,9 @@ from evaluation.importing.checkout import Checkout
 from evaluation.importing.importer import import_suite
 from evaluation.importing.outcome import FIRST_CLASS, REFUSED
 from evaluation.importing.suites import suites
+from evaluation.judge.pipeline import evaluate
+from evaluation.judge.request import Request
 from evaluation.kinds.kernel.load import load_operator, load_task
-from evaluation.pipeline import Request, evaluate
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks.loaded_code import LoadedCode
 from evaluation.types import Case, GateName, Split, Verdict

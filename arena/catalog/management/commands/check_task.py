@@ -34,8 +34,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, slugs: list[str], self_test: bool, **options: Any) -> None:
         # Not needed by other commands, and torch takes a second to import.
-        from evaluation import report_text
         from evaluation.code.languages import languages
+        from evaluation.judge import report_text
         from evaluation.kinds.kernel.admission import admit
         from evaluation.kinds.kernel.load import load_task
         from evaluation.kinds.repository import admission as repository

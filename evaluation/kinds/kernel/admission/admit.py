@@ -33,6 +33,7 @@ from evaluation.bench.process.task_host import processes_of
 from evaluation.bench.timing import plan as plans
 from evaluation.code.languages import languages
 from evaluation.errors import Rejected, SubmissionError, TaskError
+from evaluation.judge.report import overall
 from evaluation.kinds.kernel import torch_variants
 from evaluation.kinds.kernel.admission import reference_process, task_checks
 from evaluation.kinds.kernel.admission.trivial_submissions import probes
@@ -40,7 +41,6 @@ from evaluation.kinds.kernel.builds import Build, baselines, build
 from evaluation.kinds.kernel.gates import Trial, integrity
 from evaluation.kinds.kernel.gates import compile as compilation
 from evaluation.kinds.kernel.gates.generalization import hidden_cases, timed_cases
-from evaluation.kinds.kernel.gates.performance import overall
 from evaluation.kinds.kernel.session import MeasurementSession
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks import task_code

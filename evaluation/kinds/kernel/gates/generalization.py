@@ -19,13 +19,12 @@ from evaluation.bench.timing.intervals import error_of_draw
 from evaluation.bench.timing.plan import plan_for
 from evaluation.code.cache_folder import machine_secret
 from evaluation.errors import SubmissionError
+from evaluation.judge.report import interval_text, overall
 from evaluation.kinds.kernel.gates import BROKEN_BY_SIZE, Trial
 from evaluation.kinds.kernel.gates.performance import (
     confirm,
-    interval_text,
     measure,
     narrow,
-    overall,
     slowed_text,
     too_fast,
 )

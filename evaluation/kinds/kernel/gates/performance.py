@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from evaluation.bench.timing.estimates import NOISY, ROOFLINE_MARGIN
-from evaluation.bench.timing.intervals import geomean, half_width
+from evaluation.bench.timing.estimates import ROOFLINE_MARGIN
+from evaluation.bench.timing.intervals import half_width
 from evaluation.bench.timing.plan import Plan, plan_for
 from evaluation.device_kind import CPU
+from evaluation.judge.report import interval_text, overall
 from evaluation.kinds.kernel.builds import COPYING
 from evaluation.kinds.kernel.gates import Trial
 from evaluation.types import (
@@ -147,27 +148,3 @@ def slowed_text(slowed: int) -> str:
 def too_fast(measurement: Measurement) -> bool:
     """Return whether a time beats the measured roofline by more than the error of its peaks."""
     return (measurement.roofline_share or 0.0) > 1 / ROOFLINE_MARGIN
-
-
-def overall(measurements: Sequence[Measurement]) -> Interval | None:
-    """Return the geometric mean speedup with its interval; None without measurements.
-
-    A noisy case counts with its estimate, as others do. Ranks use the lower end, so that noise is
-    worth nothing.
-    """
-    return geomean([Interval(m.speedup, m.low, m.high) for m in measurements])
-
-
-def is_noisy(measurements: Sequence[Measurement]) -> bool:
-    """Return whether their geometric mean is to be marked as noisy.
-
-    It is where its own interval is wide, or where most of its cases are noisy.
-    """
-    mean = overall(measurements)
-    if mean is None:
-        return False
-    return half_width(mean) > NOISY or sum(m.noisy for m in measurements) > len(measurements) / 2
-
-
-def interval_text(interval: Interval) -> str:
-    return f"{interval.speedup:.3f}x [{interval.low:.3f}, {interval.high:.3f}]"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import report_text
 from evaluation.bench.devices import detect
 from evaluation.bench.devices.device import Device, Level
 from evaluation.bench.devices.vendors import amd, nvidia
 from evaluation.bench.devices.vendors.cpu import cache_bytes, devices
 from evaluation.errors import RequestError
+from evaluation.judge import report_text
 from evaluation.types import to_json
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from evaluation import report_text
 from evaluation.__main__ import BAD_REQUEST, NOT_PASSED, main, serve_request
 from evaluation.bench.profiling.kernels import (
     MAX_KERNELS,
@@ -23,8 +22,9 @@ from evaluation.bench.profiling.kernels import (
 )
 from evaluation.bench.profiling.tools import cupti, ncu, tools
 from evaluation.errors import RequestError
+from evaluation.judge import report_text
+from evaluation.judge.request import Request
 from evaluation.kinds.kernel import profile as profiling
-from evaluation.pipeline import Request
 from evaluation.sandbox import launch
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import pipeline
+from evaluation.judge import pipeline
+from evaluation.judge.request import Request
 from evaluation.kinds.kernel.load import load_task
 from evaluation.types import Verdict
 
@@ -29,7 +30,7 @@ def assert_reads_one(track: str, cache: Path, margin: float) -> None:
     for name in OPERATORS:
         task = load_task(TASKS, name, track)
         files = {task.target_file: task.operator.baseline(task.track.target)}
-        report = pipeline.evaluate(pipeline.Request(task, files, cache))
+        report = pipeline.evaluate(Request(task, files, cache))
         if report.verdict is Verdict.INCONCLUSIVE:
             pytest.skip(f"nothing can be measured here: {report.message}")
         assert report.verdict is Verdict.PASSED, report.message

@@ -10,10 +10,11 @@ import pytest
 from evaluation.code.building import hipcc, nvcc
 from evaluation.code.languages import hip, languages
 from evaluation.errors import Broken, BuildError, Rejected
+from evaluation.judge.pipeline import evaluate
+from evaluation.judge.request import Request
 from evaluation.kinds.kernel.builds import build
 from evaluation.kinds.kernel.load import load_task
 from evaluation.kinds.kernel.workspace_files import starter_files
-from evaluation.pipeline import Request, evaluate
 from evaluation.tasks.spec import Task
 from evaluation.types import Reason, Verdict
 from tests.conftest import skip_or_fail

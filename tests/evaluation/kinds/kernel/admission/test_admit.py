@@ -14,6 +14,8 @@ import pytest
 from evaluation.bench.timing.plan import Plan
 from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError
+from evaluation.judge.report_text import admission as rendered
+from evaluation.judge.report_text import attempt as rendered_attempt
 from evaluation.kinds.kernel import torch_variants
 from evaluation.kinds.kernel.admission.admit import (
     MAX_BUILDS,
@@ -30,8 +32,6 @@ from evaluation.kinds.kernel.gates import Trial
 from evaluation.kinds.kernel.gates import compile as compilation
 from evaluation.kinds.kernel.load import load_operator, load_task
 from evaluation.kinds.kernel.session import MeasurementSession
-from evaluation.report_text import admission as rendered
-from evaluation.report_text import attempt as rendered_attempt
 from evaluation.tasks.operator import Example
 from evaluation.tasks.spec import OPEN_TRACK, self_tested
 from evaluation.types import Case, GateResult, Interval, Reason, Split, Verdict

@@ -16,9 +16,9 @@ from evaluation.bench.memory.ring import values_of
 from evaluation.code.building import nvcc
 from evaluation.code.languages import languages
 from evaluation.code.languages.hip import INCLUDE
+from evaluation.judge.request import check_files
 from evaluation.kinds.kernel.admission.trivial_submissions import NOTES, probes
 from evaluation.kinds.kernel.builds import build
-from evaluation.kinds.kernel.gates.integrity import read
 from evaluation.kinds.kernel.load import load_operator, load_task
 from evaluation.sandboxed.kernels import loader
 from evaluation.tasks.domain import dtype_of, elements, shape_of
@@ -46,7 +46,7 @@ def test_trivial_submissions_of_every_language_break_no_rule(operators: list[Ope
                 written_to = operator.outputs if language.name != "torch" else ()
                 assert all(output.name in probe.source for output in written_to)
                 files = {task.target_file: probe.source}
-                read(files, task.target_file)
+                check_files(files, task.target_file)
                 language.check(files, task)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from evaluation.bench.timing.disturbance import Disturbance
 from evaluation.errors import SubmissionError
+from evaluation.judge.report import is_noisy, overall
 from evaluation.kinds.kernel.gates import Trial, generalization, performance
 from evaluation.tasks.spec import Task
 from evaluation.types import Case, Interval, Measurement, Reason, Split, Verdict
@@ -92,14 +93,14 @@ def test_mean_of_a_wide_interval_or_noisy_cases_is_noisy(trial: Trial) -> None:
         return dataclasses.replace(measurement(case, 0.5, noisy), low=low, high=high)
 
     narrow, wide = of(1.98, 2.02, False), of(1.8, 2.2, True)
-    assert not performance.is_noisy([])
-    assert not performance.is_noisy([narrow] * 3)
-    assert performance.is_noisy([wide])
-    assert not performance.is_noisy([narrow, narrow, narrow, wide])
-    assert performance.is_noisy([narrow, wide, wide])
+    assert not is_noisy([])
+    assert not is_noisy([narrow] * 3)
+    assert is_noisy([wide])
+    assert not is_noisy([narrow, narrow, narrow, wide])
+    assert is_noisy([narrow, wide, wide])
     tolerated = of(1.98, 2.02, True)
-    assert performance.is_noisy([narrow, tolerated, tolerated])
-    assert performance.is_noisy([of(1.5, 2.7, False), narrow])
+    assert is_noisy([narrow, tolerated, tolerated])
+    assert is_noisy([of(1.5, 2.7, False), narrow])
 
 
 def test_noisy_case_counts_with_its_estimate(trial: Trial) -> None:
@@ -107,7 +108,7 @@ def test_noisy_case_counts_with_its_estimate(trial: Trial) -> None:
     steady, noisy = measurement(case, 0.5), measurement(case, 0.5, noisy=True)
     assert speedup(steady) == speedup(noisy) == pytest.approx(2.0)
     assert speedup(steady, noisy) == pytest.approx(2.0)
-    assert performance.overall([]) is None
+    assert overall([]) is None
 
 
 @pytest.mark.parametrize("gate", [performance, generalization])
@@ -138,7 +139,7 @@ def test_final_verdict_on_a_cpu_carries_the_control(trial: Trial) -> None:
 
 
 def speedup(*measured: Measurement) -> float:
-    found = performance.overall(measured)
+    found = overall(measured)
     assert found is not None and found.low <= found.speedup <= found.high
     return found.speedup
 

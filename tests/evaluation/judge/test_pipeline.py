@@ -11,24 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from evaluation import pipeline, report_text
 from evaluation.bench.devices import detect
 from evaluation.bench.process import handle
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.languages.cpp import Cpp
 from evaluation.errors import Broken, BuildError
+from evaluation.judge import pipeline, report_text
+from evaluation.judge.pipeline import evaluate
+from evaluation.judge.request import Request
 from evaluation.kinds.kernel.builds import Build, baselines
 from evaluation.kinds.kernel.gates import gates, generalization
 from evaluation.kinds.kernel.load import load_task
 from evaluation.kinds.kernel.session import MeasurementSession
-from evaluation.pipeline import Request, evaluate
 from evaluation.sandbox import procfs
 from evaluation.sandbox.policy import IsolationFeatures
 from evaluation.tasks.operator import Track
 from evaluation.tasks.spec import Task
 from evaluation.types import DURATION, GateName, GateResult, Reason, Verdict, to_json
-
-from .conftest import OPERATORS, judged
+from tests.evaluation.conftest import OPERATORS, judged
 
 pytestmark = pytest.mark.usefixtures("in_a_hurry", "shared_fork_server")
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from evaluation import verdict_queue
 from evaluation.bench.devices import cores
 from evaluation.bench.devices.device import Device
-from evaluation.verdict_queue import VerdictQueue
+from evaluation.judge import verdict_queue
+from evaluation.judge.verdict_queue import VerdictQueue
 
 JUDGE = """
 import json, os, sys, time

@@ -7,14 +7,11 @@ import importlib.metadata
 import platform
 import statistics
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation import JUDGE_VERSION, device_kind
@@ -25,41 +22,19 @@ from evaluation.bench.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.code.languages import languages
 from evaluation.errors import (
     Broken,
-    BuildError,
-    Inconclusive,
     NoIsolation,
-    Rejected,
     SubmissionError,
-    TaskError,
 )
+from evaluation.judge.report import aka_score, failure, is_noisy, overall
+from evaluation.judge.request import Emit, Request
 from evaluation.kinds.kernel.builds import Build, baselines
 from evaluation.kinds.kernel.gates import Gate, Progress, Trial, gates
-from evaluation.kinds.kernel.gates.performance import is_noisy, overall
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks import task_code
-from evaluation.tasks.spec import Task
 from evaluation.types import DURATION, GateName, GateResult, Measurement, Reason, Report, Verdict
 
 if TYPE_CHECKING:
     from evaluation.kinds.kernel.session import MeasurementSession
-
-Emit = Callable[[GateResult], None]
-
-STAGES = ("build", "measure", "all")
-SCOPES = ("round", "final")
-
-
-@dataclass(frozen=True)
-class Request:
-    """A submission to judge; `stage` and `scope` select gates (see `kernel.gates.Gate`)."""
-
-    task: Task
-    files: Mapping[str, str]
-    cache: Path
-    stage: str = "all"
-    scope: str = "final"
-    unconfined: bool = False
-    """The owner of this machine allows judging without isolation."""
 
 
 def evaluate(
@@ -147,33 +122,6 @@ def require_isolation(unconfined: bool) -> None:
             "this machine has neither namespaces nor Landlock, so it runs no untrusted code; its "
             "owner may set ARENA_UNCONFINED=1"
         )
-
-
-def failure(gate: GateName, error: Exception) -> GateResult:
-    """Return the result of a gate that raised `error`."""
-    match error:
-        case Rejected():
-            return GateResult(gate, Verdict.REJECTED, error.reason, error.message, rule=error.rule)
-        case BuildError(outputs=outputs):
-            failed = GateResult(gate, Verdict.FAILED, error.reason, error.message)
-            return dataclasses.replace(failed, compiler=outputs, total=len(outputs))
-        case SubmissionError():
-            return GateResult(gate, Verdict.FAILED, error.reason, error.message)
-        case Inconclusive():
-            return GateResult(gate, Verdict.INCONCLUSIVE, Reason.MACHINE_BUSY, str(error))
-        case NoIsolation():
-            return GateResult(gate, Verdict.BROKEN, Reason.NO_ISOLATION, str(error))
-    culprit = "the code of the task" if isinstance(error, TaskError) else "the judge"
-    return GateResult(
-        gate,
-        Verdict.BROKEN,
-        Reason.JUDGE_ERROR,
-        f"{culprit} failed, not the submission",
-        private={
-            "error": f"{type(error).__name__}: {error}",
-            "trace": "".join(traceback.format_exception(error)),
-        },
-    )
 
 
 def _session_starter(
@@ -268,19 +216,6 @@ def _report(
 
 def _measurements(result: GateResult | None) -> tuple[Measurement, ...]:
     return result.measurements if result else ()
-
-
-def aka_score(compiled: bool, results: Sequence[GateResult], seen: Sequence[Measurement]) -> float:
-    """Return AgentKernelArena's score: 0 to 20 unless correct, else 120 + 100 x speedup.
-
-    A submission that compiles has 20.
-    """
-    passed = {result.gate for result in results if result.verdict is Verdict.PASSED}
-    if not compiled:
-        return 0.0
-    if GateName.CORRECTNESS not in passed:
-        return 20.0
-    return 120.0 + 100.0 * (statistics.fmean(m.speedup for m in seen) if seen else 0.0)
 
 
 def fingerprint(request: Request) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation import pipeline, report_text
 from evaluation.errors import RequestError, TaskError
+from evaluation.judge import report_text
+from evaluation.judge.request import SCOPES, STAGES, Emit
 from evaluation.types import GateResult, Report, TaskCheck, Verdict, to_json
 
 if TYPE_CHECKING:
@@ -45,9 +46,7 @@ def print_gate_line(result: GateResult) -> None:
     print_json("gate", to_json(result))
 
 
-def judged(
-    judge: Callable[[pipeline.Emit], Report], as_json: bool, summary: Callable[[Report], str]
-) -> int:
+def judged(judge: Callable[[Emit], Report], as_json: bool, summary: Callable[[Report], str]) -> int:
     """Judge, print each gate's result and the report, and return the exit code."""
     if as_json:
         return judged_in_lines(judge)
@@ -56,7 +55,7 @@ def judged(
     return exit_code(report)
 
 
-def judged_in_lines(judge: Callable[[pipeline.Emit], Report]) -> int:
+def judged_in_lines(judge: Callable[[Emit], Report]) -> int:
     """Judge, print each gate's result and the report as JSON lines, and return the exit code."""
     report = judge(print_gate_line)
     print_json("report", to_json(report))
@@ -114,8 +113,8 @@ def admitted(
 def stage_and_scope(data: Mapping[str, Any]) -> tuple[str, str]:
     """Return stage and scope of a request. Raises RequestError."""
     stage, scope = data.get("stage", "all"), data.get("scope", "final")
-    if stage not in pipeline.STAGES or scope not in pipeline.SCOPES:
-        raise RequestError(f"stage is one of {pipeline.STAGES}, scope one of {pipeline.SCOPES}")
+    if stage not in STAGES or scope not in SCOPES:
+        raise RequestError(f"stage is one of {STAGES}, scope one of {SCOPES}")
     return stage, scope
 
 

@@ -1,0 +1,84 @@
+"""Results of failed gates, means of measurements, and a score, as a report has them."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import traceback
+from collections.abc import Sequence
+
+from evaluation.bench.timing.estimates import NOISY
+from evaluation.bench.timing.intervals import geomean, half_width
+from evaluation.errors import (
+    BuildError,
+    Inconclusive,
+    NoIsolation,
+    Rejected,
+    SubmissionError,
+    TaskError,
+)
+from evaluation.types import GateName, GateResult, Interval, Measurement, Reason, Verdict
+
+
+def failure(gate: GateName, error: Exception) -> GateResult:
+    """Return the result of a gate that raised `error`."""
+    match error:
+        case Rejected():
+            return GateResult(gate, Verdict.REJECTED, error.reason, error.message, rule=error.rule)
+        case BuildError(outputs=outputs):
+            failed = GateResult(gate, Verdict.FAILED, error.reason, error.message)
+            return dataclasses.replace(failed, compiler=outputs, total=len(outputs))
+        case SubmissionError():
+            return GateResult(gate, Verdict.FAILED, error.reason, error.message)
+        case Inconclusive():
+            return GateResult(gate, Verdict.INCONCLUSIVE, Reason.MACHINE_BUSY, str(error))
+        case NoIsolation():
+            return GateResult(gate, Verdict.BROKEN, Reason.NO_ISOLATION, str(error))
+    culprit = "the code of the task" if isinstance(error, TaskError) else "the judge"
+    return GateResult(
+        gate,
+        Verdict.BROKEN,
+        Reason.JUDGE_ERROR,
+        f"{culprit} failed, not the submission",
+        private={
+            "error": f"{type(error).__name__}: {error}",
+            "trace": "".join(traceback.format_exception(error)),
+        },
+    )
+
+
+def overall(measurements: Sequence[Measurement]) -> Interval | None:
+    """Return the geometric mean speedup with its interval; None without measurements.
+
+    A noisy case counts with its estimate, as others do. Ranks use the lower end, so that noise is
+    worth nothing.
+    """
+    return geomean([Interval(m.speedup, m.low, m.high) for m in measurements])
+
+
+def is_noisy(measurements: Sequence[Measurement]) -> bool:
+    """Return whether their geometric mean is to be marked as noisy.
+
+    It is where its own interval is wide, or where most of its cases are noisy.
+    """
+    mean = overall(measurements)
+    if mean is None:
+        return False
+    return half_width(mean) > NOISY or sum(m.noisy for m in measurements) > len(measurements) / 2
+
+
+def interval_text(interval: Interval) -> str:
+    return f"{interval.speedup:.3f}x [{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def aka_score(compiled: bool, results: Sequence[GateResult], seen: Sequence[Measurement]) -> float:
+    """Return AgentKernelArena's score: 0 to 20 unless correct, else 120 + 100 x speedup.
+
+    A submission that compiles has 20.
+    """
+    passed = {result.gate for result in results if result.verdict is Verdict.PASSED}
+    if not compiled:
+        return 0.0
+    if GateName.CORRECTNESS not in passed:
+        return 20.0
+    return 120.0 + 100.0 * (statistics.fmean(m.speedup for m in seen) if seen else 0.0)
