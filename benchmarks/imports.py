@@ -50,10 +50,10 @@ from benchmarks.shared import ROOT, is_current, resumable_parser, write_json
 from evaluation.bench.devices import detect
 from evaluation.bench.devices.device import Device
 from evaluation.device_kind import CPU
-from evaluation.importing import outcome
-from evaluation.importing.checkout import Checkout
-from evaluation.importing.importer import import_suite
-from evaluation.importing.suites import suites
+from evaluation.importers import outcome
+from evaluation.importers.checkout import Checkout
+from evaluation.importers.importer import import_suite
+from evaluation.importers.suites import suites
 from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import OPEN_TRACK, Task, find_operators
 from evaluation.types import to_json

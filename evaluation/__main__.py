@@ -42,8 +42,8 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.cache_folder import default_cache
 from evaluation.code.languages import languages
 from evaluation.errors import RequestError, TaskError
-from evaluation.generations import command as generations
-from evaluation.importing import command as importing
+from evaluation.importers import command as importing
+from evaluation.importers.generations import commands as generations
 from evaluation.judge import pipeline, report_text
 from evaluation.judge.answers import (
     BAD_REQUEST,

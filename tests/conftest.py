@@ -30,8 +30,8 @@ test_answers.py web/test_newcomer.py runners/agents/test_judged_runs.py
 runners/worker/test_attempt.py evaluation/judge/test_pipeline.py runners/agents/test_model_loop.py
 runners/agents/test_model_loop_runs.py
 evaluation/code/languages/test_triton.py runners/test_local.py runners/test_faults.py
-evaluation/importing/test_convert.py web/test_accessibility.py runners/agents/test_command.py
-evaluation/code/languages/test_cuda.py evaluation/importing/test_gpu_mode.py
+evaluation/importers/test_convert.py web/test_accessibility.py runners/agents/test_command.py
+evaluation/code/languages/test_cuda.py evaluation/importers/test_gpu_mode.py
 runners/agents/test_production_run.py evaluation/code/building/test_triton_cache.py
 evaluation/kinds/module/test_verdicts.py
 """.split()

@@ -13,9 +13,9 @@ import pytest
 
 from benchmarks import import_workers, imports
 from evaluation import JUDGE_VERSION
-from evaluation.importing.outcome import FIRST_CLASS, REFUSED
-from evaluation.importing.suites import suites
-from tests.evaluation.importing.suite_checkout import LICENCE, SCALED, commit, path_of
+from evaluation.importers.outcome import FIRST_CLASS, REFUSED
+from evaluation.importers.suites import suites
+from tests.evaluation.importers.suite_checkout import LICENCE, SCALED, commit, path_of
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "benchmarks/results/imports.json"

@@ -16,8 +16,8 @@ from arena.published.kernels import KernelFilters, kernels, selected
 from arena.published.loading import load
 from arena.published.models import PublishedFile, PublishedKernel
 from arena.published.outcomes import OUTCOMES, Outcome, Status, outcome_of, same_device
-from evaluation.generations import records, verdicts
-from evaluation.generations.generation import Claim, Generation
+from evaluation.importers.generations import records, verdicts
+from evaluation.importers.generations.generation import Claim, Generation
 from tests.arena.published import (
     HEADER,
     kernel_line,

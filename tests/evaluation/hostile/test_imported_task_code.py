@@ -12,17 +12,17 @@ import pytest
 import torch
 
 from evaluation.bench.process.fork_server import ForkServer
-from evaluation.importing.checkout import Checkout
-from evaluation.importing.importer import import_suite
-from evaluation.importing.outcome import FIRST_CLASS, REFUSED
-from evaluation.importing.suites import suites
+from evaluation.importers.checkout import Checkout
+from evaluation.importers.importer import import_suite
+from evaluation.importers.outcome import FIRST_CLASS, REFUSED
+from evaluation.importers.suites import suites
 from evaluation.judge.pipeline import evaluate
 from evaluation.judge.request import Request
 from evaluation.kinds.kernel.load import load_operator, load_task
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks.loaded_code import LoadedCode
 from evaluation.types import Case, GateName, Split, Verdict
-from tests.evaluation.importing.suite_checkout import LICENCE, commit, path_of
+from tests.evaluation.importers.suite_checkout import LICENCE, commit, path_of
 
 HOSTILE = """\
 import torch

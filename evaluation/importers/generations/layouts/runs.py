@@ -1,0 +1,125 @@
+"""Runs of KernelBench: `RUN/level_L_problem_P_sample_S_kernel.py`, with `eval_results.json` beside.
+
+Names with `_epoch_E_` and `_solution_S_`, and `problem_P_kernel.py` of one level, are read too.
+
+Options: `paths`, globs of the sources; `level`, where names have none; `log` or `record`, a file
+with reference times or speedups.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from posixpath import dirname
+from typing import Any
+
+from evaluation.importers.generations.generation import Claim, Generation
+from evaluation.importers.generations.part import Part
+from evaluation.importers.generations.tree import Tree
+
+_NAME = re.compile(
+    r"(?:level_(?P<level>\d)_)?problem_(?P<problem>\d+)"
+    r"(?:_epoch_(?P<epoch>\d+))?(?:_(?:sample|solution)_(?P<sample>\d+))?_kernel\.py"
+)
+RESULTS = ("eval_results.json", "detailed_results.json")
+_OF_LEVEL = re.compile(r"'level': (\d)")
+_OF_PROBLEM = re.compile(r"\[Eval Result\] Problem ID: (\d+), Sample ID: \d+")
+_REFERENCE = re.compile(r" ref_runtime=([\d.]+)")
+
+Results = Mapping[tuple[int, int], Mapping[str, Any]]
+"""Results of a run by problem and sample."""
+
+
+def generations(collection: str, part: Part, tree: Tree) -> Iterator[Generation]:
+    """Yield the sources by level, problem and sample, run by run."""
+    wanted = part.options["paths"]
+    paths = [path for path in tree.paths if any(fnmatchcase(path, glob) for glob in wanted)]
+    results = _results(tree, {dirname(path) for path in paths})
+    references = _references(part, tree)
+    speedups = _speedups(part, tree)
+    texts = tree.read(paths)
+    found = []
+    for path in paths:
+        if not (match := _NAME.fullmatch(path.rpartition("/")[2])):
+            continue
+        level = int(match["level"] or part.options["level"])
+        problem, sample = int(match["problem"]), int(match["sample"] or 0)
+        run = dirname(path)
+        result = results[run].get((problem, sample), {})
+        place = level, problem
+        claim = _claim(result, part, references.get(place), speedups.get(place))
+        model = part.model or run.rpartition("/")[2] or collection
+        source = tree.address(path)
+        generation = Generation(
+            collection, model, part.suite, level, problem, sample, source, texts[path], claim
+        )
+        found.append(((run, level, problem, sample, int(match["epoch"] or 0)), generation))
+    for _, generation in sorted(found, key=lambda each: each[0]):
+        yield generation
+
+
+def _claim(
+    result: Mapping[str, Any], part: Part, reference: float | None, speedup: float | None
+) -> Claim:
+    metadata = result.get("metadata") or {}
+    right = result.get("correctness")
+    runtime = result.get("runtime") or 0
+    if speedup is None and right and reference and runtime > 0:
+        speedup = reference / runtime
+    hardware = str(metadata.get("hardware") or part.hardware)
+    return Claim(None if right is None else bool(right), speedup, hardware, part.baseline)
+
+
+def _results(tree: Tree, runs: set[str]) -> dict[str, Results]:
+    """Return the results of each run, from the file beside its sources."""
+    paths = {
+        path: dirname(path)
+        for path in tree.paths
+        if path.rpartition("/")[2] in RESULTS and dirname(path) in runs
+    }
+    found: dict[str, Results] = {run: {} for run in runs}
+    for path, text in tree.read(paths).items():
+        found[paths[path]] = dict(_result(json.loads(text)))
+    return found
+
+
+def _result(data: Any) -> Iterator[tuple[tuple[int, int], Mapping[str, Any]]]:
+    """Yield results by problem and sample, from any of three forms."""
+    if isinstance(data, dict) and isinstance(data.get("results"), list):
+        for each in data["results"]:
+            yield (int(each["problem_id"]), 0), each.get("eval_result") or {}
+    elif isinstance(data, dict):
+        for problem, samples in data.items():
+            for each in samples if isinstance(samples, list) else [samples]:
+                yield (int(problem), int(each.get("sample_id", 0))), each
+    else:
+        for each in data:
+            if match := _NAME.fullmatch(f"{each['evaluation_id']}_kernel.py"):
+                yield (int(match["problem"]), int(match["sample"] or 0)), each
+
+
+def _references(part: Part, tree: Tree) -> dict[tuple[int, int], float]:
+    """Return milliseconds of the reference by level and problem, from the log of an evaluation."""
+    found: dict[tuple[int, int], float] = {}
+    if not (path := part.options.get("log")):
+        return found
+    level = problem = 0
+    for line in tree.read([path])[path].splitlines():
+        if line.startswith("Starting Batch Eval") and (match := _OF_LEVEL.search(line)):
+            level = int(match[1])
+        elif match := _OF_PROBLEM.search(line):
+            problem = int(match[1])
+        elif match := _REFERENCE.search(line):
+            found[level, problem] = float(match[1])
+    return found
+
+
+def _speedups(part: Part, tree: Tree) -> dict[tuple[int, int], float]:
+    """Return speedups by level and problem, from a record of the fastest and the slowest."""
+    if not (path := part.options.get("record")):
+        return {}
+    lists = json.loads(tree.read([path])[path])["speed"]
+    rows = [row for name in ("top_speedups", "slowest_speedups") for row in lists.get(name, ())]
+    return {(int(row["level"]), int(row["problem_id"])): float(row["speedup"]) for row in rows}

@@ -1,0 +1,1 @@
+"""UNTRUSTED: forms in which suites write their problems, one module for each."""

@@ -1,0 +1,151 @@
+"""UNTRUSTED: definitions of FlashInfer-Bench: axes, tensors and a reference, in JSON.
+
+The largest workload whose reference takes a moment becomes a problem of KernelBench's form. All
+axes are constants of the file; those that the reference asserts do not vary. Offsets and indices
+are drawn by rule, because the values of a data set are not there.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from evaluation.importers.files import Files
+from evaluation.importers.sandboxed.forms.kernelbench import KernelBench, identifier
+from evaluation.importers.sandboxed.forms.problem_text import ProblemText
+from evaluation.importers.sandboxed.observation import Unsupported
+
+DEVICES = ("meta", "cpu")
+"""Devices on which a problem is observed, in order: a reference may read its inputs."""
+RUN = "run"
+SIZE = 128
+"""Size of an axis that no workload gives."""
+SCALAR = 0.125
+"""Value of a number that no workload gives, such as the scale of a softmax."""
+MAX_SECONDS = 0.05
+_SUM = re.compile(r"(\w+) == (\w+) \+ (\d+)")
+_TOTAL = re.compile(r"(\w+) == (\w+)\[-1\](?:\.item\(\))?")
+
+
+def sources(files: Files, name: str) -> Iterator[str]:
+    """Yield the problem of the largest workload that takes a moment. Raises Unsupported."""
+    definition = _Definition(json.loads(files.source))
+    lines = filter(None, map(str.strip, files.cases.splitlines()))
+    workloads = [json.loads(line)["workload"] for line in lines] or [{"axes": {}, "inputs": {}}]
+    known = {json.dumps(w["axes"], sort_keys=True): w for w in workloads}
+    chosen = ""
+    cases: dict[str, Any] = {}
+    for workload in sorted(known.values(), key=lambda w: sum(w["axes"].values())):
+        text = definition.text(workload, {})
+        if chosen and _seconds(text) > MAX_SECONDS:
+            break
+        chosen, cases[f"workload-{len(cases) + 1}"] = text, workload
+    *others, (_, largest) = cases.items()
+    yield definition.text(largest, {n: definition.axes(w) for n, w in others})
+
+
+def _seconds(text: str) -> float:
+    """Return the time of a call; that of one without data is nothing."""
+    try:
+        KernelBench(text)
+        return 0.0
+    except Exception:  # a reference that reads its inputs
+        started = time.process_time()
+        KernelBench(text, "cpu")
+        return time.process_time() - started
+
+
+class _Definition:
+    """A definition of a kernel. Raises Unsupported."""
+
+    def __init__(self, found: Mapping[str, Any]) -> None:
+        self._found = found
+        self._reference = str(found["reference"])
+        functions = {
+            n.name: n for n in ast.parse(self._reference).body if isinstance(n, ast.FunctionDef)
+        }
+        if RUN not in functions:
+            raise Unsupported(f"its reference has no function {RUN}()")
+        taken = [a.arg for a in functions[RUN].args.args]
+        if unknown := [name for name in taken if name not in found["inputs"]]:
+            raise Unsupported(f"{RUN}() takes {unknown[0]}, which is no input")
+        self._inputs = {name: found["inputs"][name] for name in taken}
+        constraints = [str(text).strip() for text in found.get("constraints") or ()]
+        self._sums = [m.groups() for t in constraints if (m := _SUM.fullmatch(t))]
+        self._totals = {m[2]: m[1] for t in constraints if (m := _TOTAL.fullmatch(t))}
+
+    def axes(self, workload: Mapping[str, Any]) -> dict[str, object]:
+        """Return the sizes of all axes for a workload, without those that follow from others."""
+        follow = {total for total, _, _ in self._sums}
+        return {
+            name: axis.get("value") or workload["axes"].get(name, SIZE)
+            for name, axis in self._found["axes"].items()
+            if name not in follow
+        }
+
+    def text(self, workload: Mapping[str, Any], cases: Mapping[str, Mapping[str, object]]) -> str:
+        """Return the file of the problem for a workload, with the axes of other ones."""
+        axes = self.axes(workload)
+        names: dict[str, str] = {}
+        for name in self._inputs:
+            names[name] = identifier(name, {*axes, *names.values(), "self", RUN})
+        given = [self._drawn(name, workload["inputs"].get(name, {}), axes) for name in self._inputs]
+        outputs = list(self._found["outputs"])
+        problem = ProblemText(
+            part=self._reference,
+            origin="a workload of the definition",
+            doc=str(self._found.get("description") or ""),
+            settings=[],
+            names=list(names.values()),
+            body=[
+                f"result = {RUN}({', '.join(names.values())})",
+                "if isinstance(result, dict):",
+                f"    return tuple(result[name] for name in {outputs!r})",
+                "return result",
+            ],
+            constants=axes,
+            cases=cases,
+            inputs=[
+                *(f"{a} = {b} + {c}" for a, b, c in self._sums),
+                f"return [{', '.join(given)}]",
+            ],
+            init_inputs=["return []"],
+        )
+        return str(problem)
+
+    def _drawn(self, name: str, source: Mapping[str, Any], axes: Mapping[str, object]) -> str:
+        """Return the expression of an input. Raises Unsupported."""
+        tensor = self._inputs[name]
+        dtype = getattr(torch, tensor["dtype"], None)
+        if not isinstance(dtype, torch.dtype):
+            raise Unsupported(f"{name} has the format {tensor['dtype']}")
+        if not tensor["shape"]:
+            value = source.get("value", SCALAR if dtype.is_floating_point else None)
+            if value is None:
+                raise Unsupported(f"no workload gives {name}")
+            return repr(value)
+        shape = f"({', '.join(tensor['shape'])},)"
+        if dtype.is_floating_point:
+            return f"torch.randn({shape}, dtype={dtype})"
+        if name.endswith("indptr"):
+            return self._offsets(name, tensor["shape"][0], dtype)
+        bounds = [axis for axis in axes if axis == "num_pages"]
+        if name.endswith("indices") and bounds:
+            return f"torch.randint(0, {bounds[0]}, {shape}, dtype={dtype})"
+        if "last_page_len" in name and "page_size" in axes:
+            return f"torch.randint(1, page_size + 1, {shape}, dtype={dtype})"
+        raise Unsupported(f"no rule says how {name} of {tensor['dtype']} is drawn")
+
+    def _offsets(self, name: str, length: str, dtype: torch.dtype) -> str:
+        """Return increasing offsets from 0 to the axis that a constraint names."""
+        if name not in self._totals:
+            raise Unsupported(f"no constraint gives the last value of {name}")
+        total = self._totals[name]
+        inner = f"torch.randint(0, {total} + 1, ({length} - 2,)).sort().values"
+        return f"torch.cat([torch.zeros(1), {inner}, torch.full((1,), {total})]).to({dtype})"

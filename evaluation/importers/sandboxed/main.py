@@ -1,0 +1,138 @@
+"""UNTRUSTED: converts problems of a suite, and writes what each came to as JSON.
+
+    python -I main.py <requests.json> <folder>
+
+The folder gets a folder for each problem, with the task's files and `result.json`: flags and a
+fingerprint, or the reason of a refusal. Each problem has a process of its own.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+RESULT = "result.json"
+SECONDS_TO_SEARCH = 25.0
+"""Processor time after which no further sizes are tried."""
+IDLE_FACTOR = 5
+"""Time of one problem, in multiples of its processor time."""
+
+
+def main(requests: Path, folder: Path) -> int:
+    os.environ["GOMP_SPINCOUNT"] = "0"
+    sys.path.insert(0, str(requests.parent))
+    asked = json.loads(requests.read_text(encoding="utf-8"))
+    gc.disable()  # during imports, collection takes a sixth of the time and frees nothing
+    import torch
+
+    import evaluation.importers.sandboxed.checked  # noqa: F401 - once for all problems
+    from evaluation.tasks.loaded_code import run_here
+
+    run_here()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    torch.ones(2, device="meta").add(1)  # imports what operations without data need
+    gc.freeze()  # collection in a fork would walk these objects and copy their memory
+    gc.enable()
+    seconds = asked["seconds"]
+    for each in asked["problems"]:
+        pid = os.fork()
+        if pid == 0:
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+            write_result(each, folder / each["name"])
+            os._exit(0)
+        status = wait(pid, IDLE_FACTOR * seconds)
+        if status is None or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
+            took = f"{seconds} s of processor time" if status else f"{IDLE_FACTOR * seconds} s"
+            refuse(folder / each["name"], f"its code took longer than {took}", final=False)
+    return 0
+
+
+def wait(pid: int, seconds: float) -> int | None:
+    """Return the status of a process; None where it was killed after some seconds."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return status
+        time.sleep(0.02)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return None
+
+
+def write_result(asked: dict[str, Any], folder: Path) -> None:
+    from evaluation.importers.sandboxed.observation import Unsupported
+
+    folder.mkdir()
+    try:
+        found = convert(asked, folder)
+    except Unsupported as error:
+        refuse(folder, str(error))
+    except BaseException as error:  # a problem's code raises anything
+        traceback.print_exc()
+        text = str(error).strip().partition("\n")[0]
+        refuse(folder, f"{type(error).__name__}: {text[:300]}")
+    else:
+        (folder / RESULT).write_text(json.dumps(found), encoding="utf-8")
+
+
+def refuse(folder: Path, reason: str, final: bool = True) -> None:
+    folder.mkdir(exist_ok=True)
+    found = {"refused": reason, "final": final}
+    (folder / RESULT).write_text(json.dumps(found), encoding="utf-8")
+
+
+def convert(asked: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Write the first of a problem's sources that can be a task; raise the first's error."""
+    from evaluation.importers.files import Files
+
+    form = importlib.import_module(f"evaluation.importers.sandboxed.forms.{asked['form']}")
+    files, name = Files(**asked["files"]), Path(asked["path"]).stem
+    first: Exception | None = None
+    for source in form.sources(files, name):
+        try:
+            return convert_source(source, asked, folder, getattr(form, "DEVICES", ("meta",)))
+        except Exception as error:  # a problem's code raises anything
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def convert_source(
+    source: str, asked: dict[str, Any], folder: Path, devices: Sequence[str]
+) -> dict[str, Any]:
+    from evaluation.importers.sandboxed.checked import Checker
+    from evaluation.importers.sandboxed.forms.kernelbench import KernelBench
+    from evaluation.importers.sandboxed.generalise import generalise
+    from evaluation.importers.sandboxed.written import write
+
+    *others, last = devices
+    for device in others:
+        try:
+            problem = KernelBench(source, device)
+            break
+        except Exception:  # a reference that reads its inputs
+            continue
+    else:
+        problem = KernelBench(source, last)
+    general = generalise(problem, SECONDS_TO_SEARCH)
+    written = write(problem, general, source, asked)
+    checker = Checker(written, folder)
+    checker.run()
+    return {"fingerprint": checker.fingerprint(), "flags": checker.flags}
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))

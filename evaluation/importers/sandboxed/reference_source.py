@@ -1,0 +1,240 @@
+"""UNTRUSTED: the source of `reference.py` of a problem of KernelBench's form."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Iterable, Mapping
+
+import torch
+
+from evaluation.importers.sandboxed.drawing import drawn_source
+from evaluation.importers.sandboxed.expressions import is_plain
+from evaluation.importers.sandboxed.forms.kernelbench import Call, KernelBench
+from evaluation.importers.sandboxed.generalise import General
+from evaluation.importers.sandboxed.observation import Unsupported
+
+MAX_FAN_IN = 256
+"""Terms of a sum beyond which weights are not made smaller: small cases have fewer of them."""
+REFERENCE = '''\
+"""{heading}
+"""
+
+{source}
+
+
+# Written by the importer.
+
+import functools
+{imports}
+
+{init}
+
+
+CALL = {call_names}
+CONSTANTS = {call_constants}
+
+
+def constructor(case):
+    """Return the arguments of the module's constructor in a case, by position and by name."""
+    return {constructor}
+
+
+@functools.cache
+def module({parameters}):
+    """Return the module of the problem, as a function of its tensors."""
+    with {device}:
+        found = Model({call})
+    for part in found.modules():
+        if isinstance(part, torch.nn.modules.dropout._DropoutNd):
+            part.p = 0.0
+        if isinstance(part, torch.nn.modules.batchnorm._NormBase):
+            part.track_running_stats = False
+            part.running_mean = part.running_var = part.num_batches_tracked = None
+    return found{moved}
+
+
+def reference({arguments}):
+    found = module({values})
+{body}
+'''
+
+
+def reference_source(
+    problem: KernelBench,
+    general: General,
+    source: str,
+    heading: str,
+    needed: list[str],
+    found: Mapping[str, str],
+    scalars: list[str],
+    structured: list[str],
+) -> str:
+    call = problem.published
+    constants = problem.constants
+    tied = [n for n in general.tied if general.tied[n] in needed]
+    lines = [f"{n} = {general.tied[n]}" for n in tied]
+    lines += constants.body("get_init_inputs", [*needed, *tied])
+    init = _function("init_inputs", needed, lines)
+    added = constants.added(list(general.ranges))
+    has_buffers = bool(dict(call.module.named_buffers())) or any(
+        torch.is_tensor(v) for part in call.module.modules() for v in vars(part).values()
+    )
+    first = next(iter(general.shapes))
+    values = [found[n] or n for n in needed]
+    parameters = list(needed)
+    if has_buffers:
+        floats = [n for n, x in call.tensors.items() if x.is_floating_point()] or [first]
+        values += [f"{floats[0]}.device", f"{floats[0]}.dtype"]
+        parameters += ["device", "dtype"]
+    own = [n for n in call.names if n in call.tensors or isinstance(call.others[n], float)]
+    given = ", ".join(n if n in own else repr(call.others[n]) for n in call.names)
+    sizes = ", ".join(f'case["{n}"]' for n in needed)
+    weights = "".join(f'        "{path}": {n},\n' for n, path in problem.parameters.items())
+    run = f"found({given})"
+    body = []
+    if weights:
+        body = ["    state = {", weights.rstrip("\n"), "    }"]
+        run = f"functional_call(found, state, ({given},))"
+    simple = len(call.outputs) == 1
+    body += [f"    return {run}"] if simple else [f"    return flat({run})"]
+    text = REFERENCE.format(
+        heading=_docstring(heading, call),
+        source=source.strip("\n"),
+        imports="\nfrom torch.func import functional_call\n" if weights else "",
+        init="\n".join([*added, "", "", init]) if added else "\n" + init,
+        parameters=", ".join(parameters),
+        call_names=call.names,
+        call_constants={n: call.others[n] for n in call.names if n not in own},
+        constructor=_constructor(call, sizes),
+        device="torch.device(device)" if has_buffers else f'torch.device("{problem.device}")',
+        call=_init_call(call, ", ".join(needed)),
+        moved=".to(dtype)" if has_buffers else "",
+        arguments=", ".join([*general.shapes, *scalars]),
+        values=", ".join(values),
+        body="\n".join(body),
+    )
+    if not simple:
+        text += FLAT
+    elif not torch.is_tensor(call.result):
+        text = text.replace(f"    return {run}", f"    return flat({run})[0]") + FLAT
+    if structured:
+        text += _inputs(problem, general)
+    if problem.has_data:
+        text += _cost(problem, general)
+    return text
+
+
+def _cost(problem: KernelBench, general: General) -> str:
+    """Return `cost`, which counts one operation for each element."""
+    call = problem.published
+    weights = dict(call.module.named_parameters())
+    tensors = {**call.tensors, **{n: weights[p] for n, p in problem.parameters.items()}}
+    shapes = [*general.shapes.values(), *general.outputs]
+    kinds = [*(tensors[n].dtype for n in general.shapes), *(y.dtype for y in call.outputs)]
+    names = general.ranges
+    counts = [" * ".join(f"({_in_case(text, names)})" for text in s) or "1" for s in shapes]
+    number = " + ".join(f"{count} * {k.itemsize}" for count, k in zip(counts, kinds, strict=True))
+    lines = [
+        '    """Return the bytes of all tensors, and one operation for each of their elements."""'
+    ]
+    lines += [f"    return {number}, {' + '.join(counts)}"]
+    return "\n".join(["", "", "def cost(case):", *lines]) + "\n"
+
+
+def _in_case(text: str, names: Iterable[str]) -> str:
+    """Return an expression with sizes of a case in the place of their names."""
+    for name in names:
+        text = re.sub(rf"(?<![\w\"]){name}(?!\w)", f'case["{name}"]', text)
+    return text
+
+
+FLAT = '''
+
+def flat(result):
+    """Return the tensors of a result in order."""
+    if torch.is_tensor(result):
+        return (result,)
+    return tuple(y for each in result for y in flat(each))
+'''
+
+
+def _init_call(call: Call, sizes: str) -> str:
+    if not call.init_named:
+        return f"*init_inputs({sizes})" if call.init else ""
+    return f"*init_inputs({sizes})[0], **init_inputs({sizes})[1]"
+
+
+def _constructor(call: Call, sizes: str) -> str:
+    found = f"init_inputs({sizes})"
+    return f"tuple({found})" if call.init_named else f"list({found}), {{}}"
+
+
+def _function(name: str, parameters: Iterable[str], lines: list[str]) -> str:
+    return "\n".join([f"def {name}({', '.join(parameters)}):", *(f"    {x}" for x in lines)])
+
+
+def _docstring(heading: str, call: Call) -> str:
+    # `inspect.getdoc` would return that of `torch.nn.Module` for a class without one.
+    doc = inspect.cleandoc(vars(type(call.module)).get("__doc__") or "")
+    doc = doc.replace("\\", "/").replace('"""', "'''").strip()
+    more = "What the module `Model` below computes, in training mode as the suite runs it."
+    if dict(call.module.named_parameters()):
+        more += (
+            "\nA function gets its parameters as arguments. `ModelNew(*get_init_inputs())` owns"
+            "\nthem, as in the suite: it is constructed after the same secret seed as `Model`, and"
+            "\nthose of the same name and shape are copied to it. They are new in each verdict."
+        )
+    if any(isinstance(p, torch.nn.modules.dropout._DropoutNd) for p in call.module.modules()):
+        more += "\nIts dropout is off."
+    return "\n\n".join(part for part in (heading, doc, more) if part)
+
+
+def _inputs(problem: KernelBench, general: General) -> str:
+    """Return `inputs`, which runs the suite's generator with the judge's random numbers."""
+    constants, call = problem.constants, problem.published
+    symbols = constants.used_by("get_inputs", [*general.ranges, *general.tied])
+    own = list(dict.fromkeys(general.tied.get(name, name) for name in symbols))
+    tied = [n for n in general.tied if general.tied[n] in own]
+    lines = [f"{n} = {general.tied[n]}" for n in tied]
+    lines += drawn_source(constants.body("get_inputs", [*own, *tied]))
+    generator = _function("get_drawn", ["draw", *own], lines)
+    sizes = ", ".join(f'case["{n}"]' for n in own)
+    rows = [f"    found = dict(zip({list(call.names)}, given))"]
+    for name, path in problem.parameters.items():
+        shape = ", ".join(_python_size(t) for t in general.shapes[name])
+        words = weight_description(
+            call, path, tuple(dict(call.module.named_parameters())[path].shape)
+        )
+        drawn = f"draw.normal(({shape},), {words.get('scale', 1.0)})"
+        if "range" in words:
+            drawn = f"draw.uniform(({shape},), 0.5, 1.5)"
+        rows.append(f'    found["{name}"] = {drawn}')
+    keep = "    return {n: x for n, x in found.items() if torch.is_tensor(x)}"
+    body = ["", "", generator, "", "", "def inputs(case, draw):"]
+    body += ["    with torch.device(draw.device):", f"        given = get_drawn(draw, {sizes})"]
+    return "\n".join([*body, *rows, keep]) + "\n"
+
+
+def _python_size(text: str) -> str:
+    parts = text.split("*") if is_plain(text) else []
+    if not parts:
+        raise Unsupported("structured inputs beside weights of derived sizes")
+    return " * ".join(p if p.isdigit() else f'case["{p}"]' for p in parts)
+
+
+def weight_description(call: Call, path: str, shape: tuple[int, ...]) -> dict[str, object]:
+    """Return how a parameter is drawn: so that the sums that it weighs stay near one."""
+    owner, _, own = path.rpartition(".")
+    module = call.module.get_submodule(owner)
+    if len(shape) == 1 and own == "weight" and "Norm" in type(module).__name__:
+        return {"range": [0.5, 1.5]}
+    if len(shape) < 2:
+        return {"scale": 0.1} if "bias" in own else {}
+    terms = math.prod(shape[1:])
+    if isinstance(module, torch.nn.modules.conv._ConvTransposeNd):
+        terms = shape[0] * math.prod(shape[2:]) // module.groups
+    if terms < 4 or min(sorted(shape)[-2:]) == 1:
+        return {}
+    return {"scale": float(f"{1 / math.sqrt(min(terms, MAX_FAN_IN)):.3g}")}

@@ -1,0 +1,52 @@
+"""FlashInfer-Bench: definitions of kernels in JSON, with axes and a reference, and their workloads.
+
+Any checkout with `definitions/**/<name>.json` is read, and the workloads of a definition where they
+are: `workloads/**/<name>.jsonl`. Without them, axes that vary have sizes chosen here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from evaluation.importers.categories import category_of
+from evaluation.importers.checkout import Checkout
+from evaluation.importers.suites import Problem, Suite
+
+_DEFINITION = re.compile(r"(?:.*/)?definitions/(?:.*/)?(?P<name>[^/]+)\.json")
+_WORKLOADS = re.compile(r"(?:.*/)?workloads/(?:.*/)?(?P<name>[^/.]+)(?:\.workload)?\.jsonl")
+
+
+def problems(checkout: Checkout) -> list[Problem]:
+    """Return the problems in order of their paths."""
+    workloads = {m["name"]: path for path in checkout.blobs if (m := _WORKLOADS.fullmatch(path))}
+    found = []
+    for path in sorted(checkout.blobs):
+        if match := _DEFINITION.fullmatch(path):
+            words = re.sub(r"[\W_]+", " ", match["name"])
+            kinds = {"gqa": "attention", "mla": "attention", "gdn": "fused", "moe": "fused"}
+            kind = category_of(" ".join(kinds.get(word, word) for word in words.split()))
+            name = re.sub(r"\W+", "_", f"fi_{match['name']}".lower())[:60].rstrip("_")
+            title, cases = f"{words} (FlashInfer-Bench)", workloads.get(match["name"], "")
+            found.append(Problem(name, path, title, 2, kind, cases))
+    return found
+
+
+def reference_of(source: str) -> str:
+    """Return the reference of a definition; empty where it has none."""
+    try:
+        found = json.loads(source)
+        return str(found["reference"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+
+
+SUITE = Suite(
+    slug="flashinfer",
+    title="FlashInfer-Bench",
+    repository="https://github.com/flashinfer-ai/flashinfer-bench",
+    form="definition",
+    score="fast_p: the share of workloads that are correct with a speedup above p",
+    problems=problems,
+    judged=reference_of,
+)

@@ -1,0 +1,164 @@
+"""`python -m evaluation generations` counts, judges, packs, and continues after it was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.__main__ import main
+from evaluation.importers.checkout import Checkout
+from evaluation.importers.generations import binding, packed, records
+from evaluation.importers.importer import import_suite
+from evaluation.importers.suites import suites
+from tests.evaluation.importers.suite_checkout import LICENCE, commit, path_of, problem
+from tests.waiting import until
+
+ROOT = Path(__file__).parents[4]
+RIGHT = problem("torch.relu(x) * self.weight * self.factor").replace("Model", "ModelNew")
+WRONG = problem("x * self.weight * self.factor").replace("Model", "ModelNew")
+SOURCES = {
+    (1, 0): RIGHT,
+    (1, 1): WRONG,
+    (1, 2): RIGHT,
+    (1, 3): "Here is the kernel:",
+    (1, 4): RIGHT.replace("factor):", "factor, more):"),
+    (2, 0): RIGHT,
+}
+"""Sources by problem and sample; there is no problem 2."""
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("suite")
+    source = problem("torch.relu(x) * self.weight * self.factor")
+    commit(folder / "checkout", {"LICENSE": LICENCE, path_of(1, "Rectified"): source})
+    checkout = Checkout.open(folder / "checkout", "https://example.org/suite")
+    import_suite(suites()["kernelbench"], checkout, folder / "imported")
+    return folder / "imported"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    run = tmp_path / "mine" / "run"
+    run.mkdir(parents=True)
+    for (number, sample), text in SOURCES.items():
+        name = f"level_1_problem_{number}_sample_{sample}_kernel.py"
+        (run / name).write_text(text)
+    return tmp_path / "mine"
+
+
+def arguments(folder: Path, imported: Path, output: Path, *more: str) -> list[str]:
+    paths = (str(folder), "--imported", str(imported), "--export", str(output))
+    return ["generations", *paths, "--kind", "cpu", "--scope", "round", *more]
+
+
+def started(command: Sequence[str], cache: Path) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "ARENA_MEASURE_BUSY": "1", "ARENA_CACHE": str(cache)}
+    return subprocess.Popen(
+        (sys.executable, "-m", "evaluation", *command), cwd=ROOT, env=environment
+    )
+
+
+def test_dry_run_counts_what_can_be_judged(
+    imported: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(arguments(folder, imported, tmp_path / "none", "--dry-run", "--json"))
+
+    counts = json.loads(capsys.readouterr().out)
+    assert code == 0 and (counts["generations"], counts["judgeable"]) == (6, 3)
+    assert counts["reasons"] == {
+        "the problem was not imported": 1,
+        "not Python": 1,
+        "__init__ takes other arguments": 1,
+    }
+    assert not (tmp_path / "none").exists()
+
+
+def test_nothing_chosen_and_no_suites_are_refused(
+    imported: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "none"
+
+    assert main(arguments(folder, imported, output, "--claims")) == 2
+    assert "no generations were found" in capsys.readouterr().err
+    assert main(arguments(folder, tmp_path / "gone", output)) == 2
+    assert "no such folder" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_campaign_that_was_killed_continues_with_its_records(
+    imported: Path, folder: Path, tmp_path: Path
+) -> None:
+    output, cache = tmp_path / "records.jsonl", tmp_path / "cache"
+    command = arguments(folder, imported, output, "--limit", "600")
+
+    killed = started(command, cache)
+    until(lambda: judged(output) >= 1, "the first verdict", 280)
+    killed.kill()
+    killed.wait()
+    kept = records.read(output)[1]
+    continued = started(command, cache)
+    assert continued.wait() == 0
+
+    head, found = records.read(output)
+    assert found[: len(kept)] == kept
+    by_place = {(each["problem"], each["sample"]): each["judged"] for each in found}
+    assert len(found) == len(by_place) == len(SOURCES)
+    assert {place: each["status"] for place, each in by_place.items()} == {
+        (1, 0): "passed",
+        (1, 1): "wrong",
+        (1, 2): "passed",
+        (1, 3): "failed",
+        (1, 4): "failed",
+        (2, 0): "not_judged",
+    }
+    assert by_place[1, 0] == by_place[1, 2] and by_place[1, 0]["speedup"] > 0
+    assert by_place[1, 0]["precision_rule"] == "tf32"
+    assert head["ended_at"] and head["collections"]["mine"]["title"] == "mine"
+    assert not any("torch" in str(each["judged"]["message"]) for each in found if each["task"])
+
+
+@pytest.mark.parametrize(("text", "expected"), [("a = 1", True), ("", False), ("It is:", False)])
+def test_text_that_is_no_python_needs_no_compiler(text: str, expected: bool) -> None:
+    assert binding.is_python(text) is expected
+
+
+def judged(path: Path) -> int:
+    """Return the number of verdicts in a file of records that is being written."""
+    return sum(each["judged"]["seconds"] is not None for each in records.read(path)[1])
+
+
+def test_packed_folder_has_sources_and_tasks(
+    imported: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "packed"
+    output = tmp_path / "none"
+    (target / packed.IMPORTED / "old").mkdir(parents=True)
+    (target / packed.RECORDS).write_text("kept")
+
+    assert main(arguments(folder, imported, output, "--pack", str(target))) == 0
+
+    shown = capsys.readouterr().out
+    command = shown.split("\n\n", 1)[1]
+    assert "generations packed --kind gpu" in command and len(command) < 2000
+    collections, generations = packed.read(target)
+    assert collections["mine"]["title"] == "mine"
+    assert {(each.problem, each.sample): each.text for each in generations} == SOURCES
+    assert (target / packed.RECORDS).read_text() == "kept"
+    assert not (target / packed.IMPORTED / "old").exists()
+    counts = dry_run(target, capsys)
+    assert (counts["generations"], counts["judgeable"]) == (6, 3)
+
+
+def dry_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Return the counts of a packed folder, whose tasks are those beside it."""
+    assert main(["generations", str(folder), "--kind", "cpu", "--dry-run", "--json"]) == 0
+    counts: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return counts

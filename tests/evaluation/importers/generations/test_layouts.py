@@ -1,0 +1,221 @@
+"""Each layout yields its generations, with claim and address."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from evaluation.errors import RequestError
+from evaluation.importers.generations import collection
+from evaluation.importers.generations.collection import Collection, descriptions, open_folder
+from evaluation.importers.generations.generation import Claim, Generation
+from evaluation.importers.generations.part import Part
+from evaluation.importers.generations.tree import FolderTree, GitTree, has_commit
+
+SOURCE = "import torch\nclass ModelNew(torch.nn.Module):\n    pass\n"
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def read(folder: Path, layout: str, **options: object) -> list[Generation]:
+    part = Part(layout, "kernelbench", "M", "a GPU", "eager", options)
+    found = Collection("c", "C", "https://example.org/c", "", "MIT", (part,))
+    return list(found.generations(FolderTree(folder)))
+
+
+def test_runs_have_the_results_beside_them(tmp_path: Path) -> None:
+    results = {
+        "1": [
+            {"sample_id": 0, "correctness": True, "runtime": 2.0, "metadata": {"hardware": "A"}},
+            {"sample_id": 1, "correctness": False, "runtime": -1.0, "metadata": {}},
+        ]
+    }
+    log = (
+        "Starting Batch Eval with config: EvalConfig({'level': 1, 'x': 2})\n"
+        "[Eval Result] Problem ID: 1, Sample ID: 0\n"
+        "compiled=True runtime=2.0 ref_runtime=5.0 ref_runtime_stats={}\n"
+    )
+    write(
+        tmp_path,
+        {
+            "runs/a/level_1_problem_1_sample_1_kernel.py": SOURCE + "# 1",
+            "runs/a/level_1_problem_1_sample_0_kernel.py": SOURCE,
+            "runs/a/level_1_problem_10_sample_0_kernel.py": SOURCE + "# 10",
+            "runs/a/eval_results.json": json.dumps(results),
+            "a.log": log,
+        },
+    )
+
+    first, second, third = read(tmp_path, "runs", paths=["runs/*/*_kernel.py"], log="a.log")
+
+    assert (first.problem, first.sample, first.text) == (1, 0, SOURCE)
+    assert first.claim == Claim(True, 2.5, "A", "eager")
+    assert (second.sample, second.claim) == (1, Claim(False, None, "a GPU", "eager"))
+    assert (third.problem, third.claim.right) == (10, None)
+
+
+def test_runs_of_epochs_and_of_one_level_are_read(tmp_path: Path) -> None:
+    results = [
+        {"evaluation_id": "level_2_problem_3_epoch_0_sample_5", "correctness": True, "runtime": 1}
+    ]
+    detailed = {"results": [{"problem_id": 7, "eval_result": {"correctness": False}}]}
+    write(
+        tmp_path,
+        {
+            "e/level_2_problem_3_epoch_0_sample_5_kernel.py": SOURCE,
+            "e/eval_results.json": json.dumps(results),
+            "f/problem_7_kernel.py": SOURCE,
+            "f/detailed_results.json": json.dumps(detailed),
+        },
+    )
+
+    (epoch,) = read(tmp_path, "runs", paths=["e/*_kernel.py"])
+    (single,) = read(tmp_path, "runs", paths=["f/*_kernel.py"], level=3)
+
+    assert (epoch.level, epoch.problem, epoch.sample, epoch.claim.right) == (2, 3, 5, True)
+    assert (single.level, single.problem, single.claim.right) == (3, 7, False)
+
+
+def test_rows_without_a_source_are_left_out(tmp_path: Path) -> None:
+    rows = [
+        {"level_id": 1, "task_id": 1, "code": SOURCE, "score": 2.5},
+        {"level_id": 1, "task_id": 2, "code": None, "score": None},
+        {"level_id": 1, "task_id": 3, "code": "None", "score": None},
+        {"level_id": 1, "task_id": 1, "code": SOURCE + "#", "score": None},
+    ]
+    write(
+        tmp_path,
+        {"a.json": "\n".join(map(json.dumps, rows)), "b.json": json.dumps(rows)},
+    )
+
+    lines = read(tmp_path, "lines", path="a.json", source="code", speedup="score")
+    listed = read(tmp_path, "lines", path="b.json", source="code", speedup="score")
+
+    assert [(each.problem, each.sample) for each in lines] == [(1, 0), (1, 1)]
+    assert [each.source for each in lines] == ["a.json#L1", "a.json#L4"]
+    assert lines[0].claim == Claim(True, 2.5, "a GPU", "eager")
+    assert [each.text for each in listed] == [each.text for each in lines]
+
+
+def test_first_line_of_a_problem_names_agent_and_speedup(tmp_path: Path) -> None:
+    first = "# level 1 index 19 agent name: KernelAgent o1 speedup: 1.05x\n"
+    write(tmp_path, {"s/level_1/task_19.py": first + SOURCE, "s/level_1/task_2.py": SOURCE})
+
+    two, nineteen = read(tmp_path, "problems", paths="s/level_*/task_*.py")
+
+    assert (two.model, two.claim.speedup) == ("M", None)
+    assert (nineteen.model, nineteen.claim) == (
+        "KernelAgent o1",
+        Claim(True, 1.05, "a GPU", "eager"),
+    )
+
+
+def test_leaderboard_names_files_and_models(tmp_path: Path) -> None:
+    data = {
+        "Level 2: 5_Conv": [
+            {"display_name": "gpt-o1", "torch_speedup": 2, "file": "ab"},
+            {"display_name": "gpt-o1", "torch_speedup": 1, "file": "cd"},
+            {"display_name": "other", "torch_speedup": 1, "file": "gone"},
+        ]
+    }
+    write(tmp_path, {"d.json": json.dumps(data), "s/ab.py": SOURCE, "s/cd.py": SOURCE + "#"})
+
+    found = read(
+        tmp_path, "leaderboard", path="d.json", solutions="s", models={"gpt-o1": "OpenAI o1"}
+    )
+
+    assert [(each.model, each.level, each.problem, each.sample) for each in found] == [
+        ("OpenAI o1", 2, 5, 0),
+        ("OpenAI o1", 2, 5, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "language"),
+    [
+        (SOURCE, "torch"),
+        (SOURCE + "import triton\n", "triton"),
+        (SOURCE + "from torch.utils.cpp_extension import load_inline\n", "cuda"),
+        (SOURCE + "import tilelang\n", "other"),
+        ("Here is the kernel:", "other"),
+    ],
+)
+def test_language_follows_from_the_source(source: str, language: str) -> None:
+    assert Generation("c", "m", "s", 1, 1, 0, "a", source).language == language
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Return a bare repository with one commit: a source, and a link to it."""
+    work, bare = tmp_path / "work", tmp_path / "bare"
+    write(work, {"generated/problem_1.py": SOURCE})
+    (work / "runs/a").mkdir(parents=True)
+    (work / "runs/a/level_1_problem_1_sample_0_kernel.py").symlink_to(
+        "../../generated/problem_1.py"
+    )
+    (work / "runs/a/level_1_problem_2_sample_0_kernel.py").symlink_to("/etc/passwd")
+    name = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for command in (
+        ("init", "-q"),
+        ("add", "."),
+        (*name, "commit", "-q", "-m", "a"),
+        ("clone", "-q", "--bare", ".", str(bare)),
+    ):
+        subprocess.run(("git", "-C", str(work), *command), check=True, capture_output=True)
+    return bare
+
+
+def test_commit_is_read_without_a_work_tree_and_links_lead_into_it(repository: Path) -> None:
+    shown = ("git", "-C", str(repository), "rev-parse", "HEAD")
+    commit = subprocess.run(shown, check=True, capture_output=True, text=True).stdout.strip()
+    tree = GitTree(repository, commit, "https://example.org/c")
+    link = "runs/a/level_1_problem_1_sample_0_kernel.py"
+
+    assert has_commit(repository, commit) and not has_commit(repository, "0" * 40)
+    assert tree.paths == ["generated/problem_1.py", link]
+    assert tree.read([link]) == {link: SOURCE}
+    assert tree.address(link) == f"https://example.org/c/blob/{commit}/generated/problem_1.py"
+    with pytest.raises(RequestError, match="is not in"):
+        tree.read(["gone.py"])
+
+
+def test_folder_with_the_commit_of_a_description_is_that_collection(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shown = ("git", "-C", str(repository), "rev-parse", "HEAD")
+    commit = subprocess.run(shown, check=True, capture_output=True, text=True).stdout.strip()
+    part = Part("runs", "kernelbench", "M", options={"paths": ["runs/*/*_kernel.py"]})
+    known = Collection("known", "Known", "https://example.org/c", commit, "MIT", (part,))
+    monkeypatch.setattr(collection, "descriptions", lambda: (known,))
+
+    found, tree = open_folder(repository, "kernelbench", "")
+    unknown, _ = open_folder(tmp_path / "work", "kernelbench-v0", "Mine")
+
+    assert found is known and [each.problem for each in found.generations(tree)] == [1]
+    assert unknown.slug == "known"  # a checkout has the commit too
+    write(tmp_path / "other", {"level_1_problem_3_sample_0_kernel.py": SOURCE})
+    other, files = open_folder(tmp_path / "other", "kernelbench-v0", "")
+    (mine,) = other.generations(files)
+    assert (other.slug, mine.model, mine.suite, mine.problem) == (
+        "other",
+        "other",
+        "kernelbench-v0",
+        3,
+    )
+
+
+def test_descriptions_are_complete() -> None:
+    known = descriptions()
+
+    assert len(known) >= 8
+    for each in known:
+        assert each.title and each.address.startswith("https://") and len(each.commit) == 40
+        assert each.licence and all(part.suite.startswith("kernelbench") for part in each.parts)
+        assert all(part.layout in collection.known_layouts() for part in each.parts)

@@ -1,0 +1,79 @@
+"""Records grow line by line, and survive an end at any moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from evaluation.importers.generations import records
+from evaluation.importers.generations.campaign import is_final
+from evaluation.importers.generations.generation import Claim, Generation
+from evaluation.importers.generations.verdicts import TIMEOUT, clean, unjudged
+
+GENERATION = Generation("c", "m", "kernelbench", 1, 2, 0, "address", "text", Claim(True, 2.0))
+
+
+def record(sample: int) -> dict[str, object]:
+    each = Generation("c", "m", "kernelbench", 1, 2, sample, "address", "text")
+    return records.record_of(each, "kb1_2_a", unjudged("NO_TASK", "message"))
+
+
+def test_record_has_no_source_and_the_key_of_its_generation() -> None:
+    made = records.record_of(GENERATION, "kb1_2_a", unjudged("NO_TASK", "message"))
+
+    assert "text" not in made.values() and records.key_of(made) == GENERATION.key
+    assert made["claimed"] == {"right": True, "speedup": 2.0, "hardware": "", "baseline": ""}
+    assert set(made["judged"]) == {
+        *("status", "reason", "message", "gate", "broke_at", "speedup", "low", "high"),
+        *("noisy", "hidden_speedup", "precision_rule", "seconds"),
+    }
+
+
+def test_file_that_was_cut_off_amid_a_line_continues(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    first = records.RecordFile(path, {"judge_version": "7"}, [])
+    first.add(record(0))
+    first.add(record(1))
+    path.write_bytes(path.read_bytes()[:-20])  # killed
+
+    head, kept = records.read(path)
+    again = records.RecordFile(path, head, kept)
+    again.add(record(1))
+    again.add(record(0))
+    again.close("later")
+
+    head, kept = records.read(path)
+    assert head["format"] == 1 and head["judge_version"] == "7" and head["ended_at"] == "later"
+    assert [each["sample"] for each in kept] == [0, 1]
+
+
+def test_file_that_is_not_there_has_no_records(tmp_path: Path) -> None:
+    assert records.read(tmp_path / "none.jsonl") == ({}, [])
+    (tmp_path / "other.jsonl").write_text('{"format": 99}\n{}\n')
+    assert records.read(tmp_path / "other.jsonl") == ({}, [])
+
+
+def test_message_is_one_line_without_folders_and_short() -> None:
+    assert clean("in /tmp/build-1/x/kb.py:3:\n  bad\x07") == (
+        "in kb.py:3: bad\N{REPLACEMENT CHARACTER}"
+    )
+    trace = 'ran: Traceback:\n  File "/x/y/kb.py", line 3, in forward\n    a\nValueError: no /x/y/z'
+    assert clean(trace) == "ValueError: no z"
+    assert len(clean("a" * 1000)) == records.MAX_MESSAGE
+
+
+def test_only_what_has_no_verdict_is_judged_once_more() -> None:
+    def made(status: str, reason: str) -> dict[str, Any]:
+        return {"judged": {"status": status, "reason": reason}}
+
+    for status, reason, final, final_again in (
+        ("passed", "", True, True),
+        ("wrong", "WRONG_VALUES", True, True),
+        ("not_judged", "JUDGE_ERROR", False, False),
+        ("not_judged", "NO_TASK", False, False),
+        ("not_judged", TIMEOUT, True, False),
+        ("inconclusive", "MACHINE_BUSY", False, False),
+        ("inconclusive", "FASTER_THAN_ROOFLINE", True, False),
+    ):
+        assert is_final(made(status, reason)) is final
+        assert is_final(made(status, reason), again=True) is final_again

@@ -1,0 +1,76 @@
+"""Tests of the sizes of a problem that may vary."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaluation.importers.sandboxed.constants import Constants
+from evaluation.importers.sandboxed.forms.kernelbench import KernelBench
+from evaluation.importers.sandboxed.generalise import generalise
+from evaluation.importers.sandboxed.observation import Unsupported
+from tests.evaluation.importers.suite_checkout import SCALED
+
+CONVOLUTION = """\
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, channels, out_channels, groups):
+        super().__init__()
+        self.conv = nn.Conv1d(channels, out_channels, 5, stride=2, groups=groups)
+
+    def forward(self, x):
+        return self.conv(x)
+
+batch = 4
+channels = 32
+out_channels = 64
+groups = 8
+
+def get_inputs():
+    return [torch.randn(batch, channels, 128)]
+
+def get_init_inputs():
+    return [channels, out_channels, groups]
+"""
+
+
+def test_sizes_of_inputs_and_weights_vary():
+    found = generalise(KernelBench(SCALED), 60)
+    assert {name: (r.low, r.step) for name, r in found.ranges.items()} == {
+        "batch": (1, 1),
+        "features": (1, 1),
+    }
+    assert found.shapes == {"x": ("batch", "features"), "weight": ("features",)}
+    assert found.outputs == (("batch", "features"),)
+
+
+def test_windows_groups_and_literals_are_found():
+    found = generalise(KernelBench(CONVOLUTION), 60)
+    assert found.ranges["size_1"].low == 5
+    assert found.ranges["channels"].step == found.ranges["out_channels"].step == 8
+    assert "groups" not in found.ranges
+    assert found.outputs == (("batch", "out_channels", "(size_1 - 3) // 2"),)
+
+
+def test_sizes_that_must_be_equal_vary_together():
+    source = SCALED.replace("torch.rand(batch, features)", "torch.rand(batch, width)")
+    source = source.replace("features = 96", "features = 96\nwidth = 96")
+    found = generalise(KernelBench(source), 60)
+    assert found.tied == {"width": "features"}
+
+
+def test_a_constant_that_the_module_reads_itself_stays():
+    source = SCALED.replace("x * self.weight", "x[:batch] * self.weight")
+    assert "batch" not in Constants(source).values({"batch": 64, "features": 96})
+
+
+def test_a_problem_that_does_not_run_is_refused():
+    source = SCALED.replace("torch.ones(features)", "torch.ones(features + 1)")
+    with pytest.raises(Exception, match="broadcast"):
+        KernelBench(source)
+
+
+def test_a_file_without_inputs_is_refused():
+    with pytest.raises(Unsupported, match="get_init_inputs"):
+        KernelBench(SCALED.replace("def get_init_inputs", "def other"))

@@ -1,0 +1,319 @@
+"""Calls of imported problems as their suite calls them: constructor, weights and inputs.
+
+The problem's own module, renamed, must be right. Small problems of each form are written here; the
+last test does the same with all of KernelBench where IMPORTED names a folder of imported suites.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import torch
+
+from evaluation.bench.memory.ring import BufferRing
+from evaluation.bench.memory.verify import compare_launch
+from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.process.task_process import TaskProcess
+from evaluation.code.languages import languages
+from evaluation.errors import SubmissionError
+from evaluation.importers.checkout import Checkout
+from evaluation.importers.importer import import_suite
+from evaluation.importers.suites import suites
+from evaluation.kinds.kernel.load import load_task
+from evaluation.sandboxed.kernels import loader
+from evaluation.sandboxed.kernels.torch import TorchKernel
+from evaluation.tasks.loaded_code import LoadedCode
+from evaluation.tasks.reference import CPU, Reference
+from evaluation.tasks.spec import Task
+from evaluation.tasks.toml_reader import read_text
+from evaluation.types import Reason
+from tests.evaluation.importers.suite_checkout import LICENCE, commit, path_of
+
+pytestmark = pytest.mark.timeout(600)
+IMPORTED = "ARENA_IMPORTED"
+"""Environment variable that names a folder of imported suites."""
+HEAD = "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n"
+INPUTS = """
+
+batch = 64
+features = 48
+wide = 32
+
+
+def get_inputs():
+    return [{inputs}]
+"""
+PROBLEMS = {
+    "Linear": (
+        """\
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+        self.norm = nn.LayerNorm(out_features)
+
+    def forward(self, x):
+        return self.norm(self.linear(x))
+""",
+        "torch.rand(batch, features)",
+        "[features, wide]",
+    ),
+    "Dropout": (
+        """\
+    def __init__(self, in_features, out_features, dropout_p):
+        super().__init__()
+        self.matmul = nn.Linear(in_features, out_features)
+        self.norm = nn.BatchNorm1d(out_features)
+        self.dropout = nn.Dropout(dropout_p)
+
+    def forward(self, x):
+        return self.dropout(self.norm(self.matmul(x)))
+""",
+        "torch.rand(batch, features)",
+        "[features, wide, 0.5]",
+    ),
+    "Constant": (
+        """\
+    def __init__(self, negative_slope, inplace=False):
+        super().__init__()
+        self.negative_slope = negative_slope
+
+    def forward(self, x, dim):
+        return nn.functional.leaky_relu(x, self.negative_slope).cumsum(dim)
+""",
+        "torch.randn(batch, features), 1",
+        "[0.25]",
+    ),
+    "Triangular": (
+        """\
+    def forward(self, A, B):
+        return torch.tril(torch.matmul(A, B))
+""",
+        "torch.rand(batch, batch).tril(), torch.rand(batch, batch).tril()",
+        "[]",
+    ),
+}
+LINEAR = "kb1_1_linear"
+OTHER_NAMES = """\
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, fan_in, fan_out):
+        super().__init__()
+        made = torch.nn.Linear(fan_in, fan_out)
+        self.weight_t = made.weight.t().contiguous()
+        self.shift = made.bias
+        self.fan_out = fan_out
+
+    def forward(self, x):
+        return torch.nn.functional.layer_norm(x @ self.weight_t + self.shift, (self.fan_out,))
+"""
+OTHER_ORDER = """\
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, fan_in, fan_out):
+        super().__init__()
+        self.unused = torch.nn.Parameter(torch.randn(7))
+        self.linear = torch.nn.Linear(fan_in, fan_out)
+        self.norm = torch.nn.LayerNorm(fan_out)
+
+    def forward(self, x):
+        return self.norm(self.linear(x))
+"""
+IN_HALF = """\
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, fan_in, fan_out):
+        super().__init__()
+        self.linear = torch.nn.Linear(fan_in, fan_out).half()
+        self.norm = torch.nn.LayerNorm(fan_out)
+
+    def forward(self, x):
+        return self.norm(self.linear(x.half()).float())
+"""
+A_FUNCTION = """\
+import torch
+
+
+def kb1_1_linear(x, linear_weight, linear_bias, norm_weight, norm_bias):
+    y = torch.nn.functional.linear(x, linear_weight, linear_bias)
+    return torch.nn.functional.layer_norm(y, y.shape[-1:], norm_weight, norm_bias)
+"""
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the problems above as tasks."""
+    root, into = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("imported")
+    files = {"LICENSE": LICENCE}
+    for number, (name, (body, inputs, arguments)) in enumerate(PROBLEMS.items(), 1):
+        init = f"\n\ndef get_init_inputs():\n    return {arguments}\n"
+        files[path_of(number, name)] = HEAD + body + INPUTS.format(inputs=inputs) + init
+    commit(root, files)
+    suite = suites()["kernelbench"]
+    found = import_suite(suite, Checkout.open(root, suite.repository), into)
+    assert [each.reason for each in found.outcomes] == [""] * len(PROBLEMS)
+    return into / suite.slug
+
+
+def largest_error(task: Task, source: str, folder: Path) -> float:
+    """Return the largest error of a source on the first case, as a share of the allowed error."""
+    language = languages()["torch"]
+    language.check({task.target_file: source}, task)
+    folder.mkdir()
+    (folder / task.target_file).write_text(source)
+    kernel = loader("torch").load(folder, task.operator.name)
+    assert isinstance(kernel, TorchKernel)
+    with BufferRing(task.operator, task.checked_cases()[0], slots=2) as ring:
+        kernel.suite_call = ring.reference.suite_call
+        shared = ring.weights.slot(0) if ring.weights else {}
+        slots = [
+            {**ring.values, **ring.inputs.slot(n), **ring.outputs.slot(n), **shared}
+            for n in range(2)
+        ]
+        launch = kernel.bind(task.operator.arguments, slots)
+        given = [ring.reference.draw() for _ in slots]
+        ring.write(given)
+        launch(0, 2)
+        ring.check_written(given, "here")
+        worst = max(
+            compare_launch(ring.reference, given[n], ring.outputs.slot(n), ring.secret, "here")
+            for n in range(2)
+        )
+        ring.refill(0, 2)
+        launch(0, 2)
+        ring.verify(0, 2, sample=2, where="a window")
+        return worst
+
+
+def own_module(root: Path, name: str) -> str:
+    """Return a problem's own source with its module renamed."""
+    return re.sub(r"\bModel\b", "ModelNew", (root / name / "problem.py").read_text())
+
+
+def task_of(root: Path, name: str) -> Task:
+    return load_task(root, name, "torch-to-torch", "cpu")
+
+
+@pytest.mark.parametrize("number", range(1, len(PROBLEMS) + 1))
+def test_own_module_of_a_problem_is_right(imported: Path, number: int, tmp_path: Path) -> None:
+    name = next(each.name for each in imported.glob(f"kb1_{number}_*"))
+    source = own_module(imported, name)
+    assert largest_error(task_of(imported, name), source, tmp_path / "candidate") <= 1
+
+
+@pytest.mark.parametrize("source", [OTHER_NAMES, OTHER_ORDER, IN_HALF, A_FUNCTION])
+def test_weights_are_bound_by_seed_by_name_and_as_arguments(
+    imported: Path, source: str, tmp_path: Path
+) -> None:
+    assert largest_error(task_of(imported, LINEAR), source, tmp_path / "candidate") <= 1
+
+
+def test_class_called_model_is_an_implementation_where_there_is_no_other(
+    imported: Path, tmp_path: Path
+) -> None:
+    source = (imported / LINEAR / "problem.py").read_text()
+    assert largest_error(task_of(imported, LINEAR), source, tmp_path / "candidate") <= 1
+
+
+def test_weights_of_another_seed_are_wrong(imported: Path, tmp_path: Path) -> None:
+    source = OTHER_NAMES.replace("made =", "torch.manual_seed(5)\n        made =")
+    with pytest.raises(SubmissionError) as raised:
+        largest_error(task_of(imported, LINEAR), source, tmp_path / "candidate")
+    assert raised.value.reason is Reason.WRONG_VALUES
+
+
+def test_weights_follow_from_the_seed_of_a_verdict(imported: Path) -> None:
+    operator = task_of(imported, LINEAR).operator
+    case = task_of(imported, LINEAR).checked_cases()[-1]
+    one, again, other = (
+        Reference(operator, case, seed=seed).weights["linear_weight"] for seed in (1, 1, 2)
+    )
+    unseeded = [Reference(operator, case).weights["linear_weight"] for _ in range(2)]
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+    assert not torch.equal(*unseeded)
+
+
+def test_operations_of_an_imported_problem_bound_no_time(imported: Path, task: Task) -> None:
+    assert task_of(imported, LINEAR).operator.least_operations(2e9) == 0
+    assert task.operator.least_operations(2e9) == 2e9
+
+
+def test_changed_weights_are_found(imported: Path) -> None:
+    task = task_of(imported, LINEAR)
+    with BufferRing(task.operator, task.checked_cases()[0], 2) as ring:
+        ring.check_weights("here")
+        assert ring.weights is not None
+        ring.weights.slot(0)["linear_bias"][0] += 1
+        with pytest.raises(SubmissionError) as raised:
+            ring.check_weights("here")
+    assert raised.value.reason is Reason.INPUT_MUTATED
+
+
+def test_inputs_that_a_suite_makes_are_drawn_whole(imported: Path) -> None:
+    (task,) = [task_of(imported, each.name) for each in imported.glob("kb1_4_*")]
+    assert [argument.structured for argument in task.operator.activations] == [True, True]
+
+
+def test_float32_problems_are_judged_by_the_rule_tf32(imported: Path) -> None:
+    assert task_of(imported, LINEAR).operator.precision == "tf32"
+
+
+def test_process_for_task_code_has_the_weights_and_the_call_that_the_code_has_here(
+    imported: Path, fork_server: ForkServer
+) -> None:
+    task = task_of(imported, LINEAR)
+    operator, case = task.operator, task.checked_cases()[0]
+    here = LoadedCode.of(operator)
+    text = read_text(operator.folder / "reference.py")
+    with closing(TaskProcess(fork_server, operator, text, "cpu")) as process:
+        weights, expected = (code.weights(case, CPU, 5) for code in (process, here))
+        assert weights.keys() == expected.keys() == {a.name for a in operator.weights}
+        assert all(torch.equal(weights[name], value) for name, value in expected.items())
+        assert process.suite_call(case) == here.suite_call(case)
+        assert here.suite_call(case) is not None
+        drawn, drawn_here = (
+            code.draw(case, CPU, "nominal", [1, 2], weights=False) for code in (process, here)
+        )
+        assert [each.keys() for each in drawn] == [{"x"}, {"x"}]
+        stacked = {"x": torch.stack([each["x"] for each in drawn])}
+        assert torch.equal(stacked["x"], torch.stack([each["x"] for each in drawn_here]))
+        found, expected_of_many = (
+            code.launches(case, {**stacked, **weights}, many=True) for code in (process, here)
+        )
+        (exact,), (sizes,) = found.outputs()
+        (exact_here,), _ = expected_of_many.outputs()
+        torch.testing.assert_close(exact, exact_here, rtol=1e-12, atol=1e-12)
+        (_, (with_cut_operands,)) = found.outputs(cut=1.0)
+        assert with_cut_operands.mean() > 10 * sizes.mean()
+
+
+def all_imported() -> Iterator[Path]:
+    """Yield the folders of imported problems of KernelBench, if there are any."""
+    root = Path(os.environ.get(IMPORTED, "/nonexistent"))
+    for suite in ("kernelbench", "kernelbench-v0"):
+        yield from sorted(path.parent for path in (root / suite).glob("*/task.toml"))
+
+
+@pytest.mark.skipif(not os.environ.get(IMPORTED), reason=f"{IMPORTED} names no imported suites")
+def test_own_module_of_every_problem_of_kernelbench_is_right(tmp_path: Path) -> None:
+    wrong = {}
+    folders = list(all_imported())
+    assert folders, f"{IMPORTED} has no problems of KernelBench"
+    for folder in folders:
+        root, name = folder.parent, folder.name
+        try:
+            assert largest_error(task_of(root, name), own_module(root, name), tmp_path / name) <= 1
+        except Exception as error:  # all failures are listed at the end
+            wrong[name] = f"{type(error).__name__}: {error}"
+    assert not wrong
