@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control
 
-from arena.api import error_response
+from arena.api.root import error_response
 from arena.text import PROBLEM, is_storable
 
 HSTS_SECONDS = 31_536_000

@@ -140,7 +140,7 @@ MIDDLEWARE = [
     "django.middleware.gzip.GZipMiddleware",  # which pads what it packs against BREACH
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "arena.middleware.security_headers",
-    "arena.api.api_errors",
+    "arena.api.root.api_errors",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

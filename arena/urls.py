@@ -12,7 +12,7 @@ from django.contrib.staticfiles.storage import staticfiles_storage
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
 
-from arena.api import api, unknown_url
+from arena.api.root import api, unknown_url
 
 admin.site.site_header = admin.site.site_title = "Kernel Arena"
 
@@ -22,6 +22,6 @@ served: list[URLPattern | URLResolver] = [
     path("api/v1/", api.urls),
     path("api/<path:rest>", unknown_url),
     path("favicon.ico", RedirectView.as_view(url=staticfiles_storage.url("icon.svg"))),
-    path("", include("arena.web_urls")),
+    path("", include("arena.pages.urls")),
 ]
 urlpatterns = [path(f"{settings.PREFIX}/"[1:], include(served))]

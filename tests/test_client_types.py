@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_types_of_the_client_are_those_of_the_api() -> None:
-    from arena.api import api
+    from arena.api.root import api
 
     made = runpy.run_path(str(ROOT / "scripts" / "client-types"))
     schemas = api.get_openapi_schema()["components"]["schemas"]

@@ -44,7 +44,7 @@ def run(start, alice):
 
 def api_paths(run) -> list[str]:
     """Every GET address of the API, with this run, its events and its task filled in."""
-    from arena.api import api
+    from arena.api.root import api
 
     values = {
         "run_id": run.pk,

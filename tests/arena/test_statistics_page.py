@@ -14,7 +14,7 @@ from arena.leaderboard.analysis.background import Answer
 from arena.leaderboard.analysis.statistics import Rounds, Runs, Sample, Statistics, statistics
 from arena.leaderboard.results import snapshot
 from arena.leaderboard.sample import NO_GATE, sample_of
-from arena.leaderboard.views.statistics import context_of
+from arena.pages.statistics import context_of
 from arena.runs import services
 from arena.runs.models import Run
 from arena.runs.services.runs import end_run

@@ -11,7 +11,7 @@ import pytest
 from arena.leaderboard.charts import fast_p_chart, generalization_chart, progress_chart
 from arena.leaderboard.rankings import Row
 from arena.leaderboard.verdict_stats import FastShares
-from arena.leaderboard.views.board import generalization_caption
+from arena.pages.board import generalization_caption
 from arena.runs.charts import best_by_round
 from arena.runs.rounds import Round
 

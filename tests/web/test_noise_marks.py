@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from arena.api import api
-from arena.leaderboard.views.board import PARTS
+from arena.api.root import api
+from arena.pages.board import PARTS
 from arena.runs.models import Evaluation, Experiment, Measurement, Run
 from arena.runs.standings import rebuild
 from tests.web.world import World

@@ -24,7 +24,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from arena.accounts import sign_in_link
 from arena.accounts.models import ApiToken, User
-from arena.api import api
+from arena.api.root import api
 from arena.catalog.models import Agent, Harness, Operator, Task
 from arena.curation import drafts
 from arena.curation.models import Check, Rejudging

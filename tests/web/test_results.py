@@ -10,7 +10,8 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from arena.catalog.models import Agent, Task
-from arena.runs import services, views
+from arena.pages import runs
+from arena.runs import services
 from arena.runs.models import Run
 from tests.arena.factories import ask_for_verdict, finished, judge, judged_run, report
 
@@ -51,8 +52,8 @@ def test_new_run_is_on_the_list_at_once(judged, client):
 
 
 def test_number_of_very_many_runs_is_that_of_some_seconds_ago(judged, client, monkeypatch):
-    monkeypatch.setattr(views, "COUNTED_EACH_TIME", 0)
-    monkeypatch.setattr(views, "cache", LocMemCache("of this test", {}))
+    monkeypatch.setattr(runs, "COUNTED_EACH_TIME", 0)
+    monkeypatch.setattr(runs, "cache", LocMemCache("of this test", {}))
     judged("a", "relu", 2.0)
     assert client.get("/runs/").context["page"].paginator.count == 1
     judged("b", "relu", 3.0)

@@ -1,18 +1,16 @@
-"""Pages of accounts: sign up, and make and revoke API tokens."""
+"""The page that creates an account."""
 
 from __future__ import annotations
 
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods
 
-from arena.accounts.auth import signed_in
 from arena.accounts.forms import SignUpForm
 
 
@@ -34,16 +32,3 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         return redirect(target if safe else "account")
     context = {"form": form, "next": target}
     return render(request, "registration/sign_up.html", context, status=422 if form.errors else 200)
-
-
-@login_required
-@require_POST
-def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
-    """Revoke one of the user's own tokens; another's is not found, and nothing happens."""
-    user = signed_in(request)
-    own = user.tokens.filter(pk=token_id).first()
-    if own is not None and own.revoke(user):
-        messages.success(request, "The token is revoked. Programs that use it are refused now.")
-    else:
-        messages.error(request, "You have no such token.")
-    return redirect("account")

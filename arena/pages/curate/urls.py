@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from arena.curation.views import (
+from arena.pages.curate import (
     audit,
     baselines,
     checkouts,

@@ -1,13 +1,14 @@
-"""The account page: tokens, limits, and what the user's runs wait for."""
+"""The account page: tokens and their end, limits, and what the user's runs wait for."""
 
 from __future__ import annotations
 
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
 from arena.accounts.auth import signed_in
 from arena.accounts.forms import TokenForm
@@ -50,3 +51,16 @@ def account(request: HttpRequest) -> HttpResponse:
         "scale": Scale.over(recent),
     }
     return render(request, "account.html", context, status=422 if form.errors else 200)
+
+
+@login_required
+@require_POST
+def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
+    """Revoke one of the user's own tokens; another's is not found, and nothing happens."""
+    user = signed_in(request)
+    own = user.tokens.filter(pk=token_id).first()
+    if own is not None and own.revoke(user):
+        messages.success(request, "The token is revoked. Programs that use it are refused now.")
+    else:
+        messages.error(request, "You have no such token.")
+    return redirect("account")

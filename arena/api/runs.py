@@ -11,12 +11,7 @@ from ninja.throttling import AuthRateThrottle
 
 from arena.accounts.auth import CANCEL, RUN, START, require_scope, scopes_of, signed_in
 from arena.accounts.models import Scope
-from arena.audit.services import record_of_staff
-from arena.catalog.models import Hardware, Task
-from arena.errors import Invalid, NotFound
-from arena.runs import agents, services
-from arena.runs.models import Blob, Run, Submission
-from arena.runs.schemas import (
+from arena.api.schemas import (
     EventsOut,
     Page,
     RunDetail,
@@ -26,6 +21,11 @@ from arena.runs.schemas import (
     RunStarted,
     SubmissionDetail,
 )
+from arena.audit.services import record_of_staff
+from arena.catalog.models import Hardware, Task
+from arena.errors import Invalid, NotFound
+from arena.runs import agents, services
+from arena.runs.models import Blob, Run, Submission
 
 router = Router(tags=["runs"])
 MAX_EVENTS = 500

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
-from django.views.decorators.http import require_safe
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST, require_safe
 
+from arena.accounts.auth import signed_in
 from arena.catalog.templatetags.figures import Scale
+from arena.errors import UserError
 from arena.leaderboard.experiment_summary import experiment_summary
-from arena.leaderboard.views.board import scale_of
+from arena.pages.board import scale_of
 from arena.runs import experiments
 from arena.runs.models import Run
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
@@ -59,3 +62,18 @@ def experiment(request: HttpRequest, slug: str) -> HttpResponse:
         "scale": Scale.over(comparison.over for comparison in summary.comparisons),
     }
     return render(request, "experiment.html", context)
+
+
+@require_POST
+def continue_experiment(request: HttpRequest, slug: str) -> HttpResponse:
+    """Continue the interrupted runs of an experiment."""
+    if not request.user.is_authenticated:
+        return redirect("login")
+    found = get_object_or_404(experiments.visible_to(request.user), slug=slug)
+    try:
+        runs = experiments.continue_interrupted(found, signed_in(request))
+    except UserError as error:
+        messages.error(request, error.text)
+    else:
+        messages.success(request, f"{len(runs)} run{'s' if len(runs) > 1 else ''} continued.")
+    return redirect("experiment", slug)

@@ -19,7 +19,7 @@ from arena.leaderboard.boards import Board, boards, boards_of_tracks
 from arena.leaderboard.claims import finding
 from arena.leaderboard.records import records
 from arena.leaderboard.results import Snapshot, computed, snapshot
-from arena.leaderboard.views.board import scale_of
+from arena.pages.board import scale_of
 from arena.published.kernels import kernels
 from arena.published.outcomes import OUTCOMES
 from arena.runs.best import best_first

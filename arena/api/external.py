@@ -9,12 +9,12 @@ from ninja import Status
 from ninja.throttling import AuthRateThrottle
 
 from arena.accounts.auth import INGEST, signed_in
+from arena.api.runs import router, visible_run
+from arena.api.schemas import EventsIn, ProgressOut, RunOut, VerdictIn
+from arena.api.submissions import RewardOut, reward_out, visible_submissions
 from arena.runs import services
-from arena.runs.api import router, visible_run
 from arena.runs.models import Run
-from arena.runs.schemas import EventsIn, ProgressOut, RunOut, VerdictIn
 from arena.runs.services.external import Progress
-from arena.runs.submissions_api import RewardOut, reward_out, visible_submissions
 
 __all__ = ["router"]
 

@@ -20,8 +20,8 @@ from arena.leaderboard.analysis.statistics import Statistics
 from arena.leaderboard.analysis_charts import deviance_chart, refinement_chart, spread_chart
 from arena.leaderboard.results import Snapshot, snapshot
 from arena.leaderboard.sample import sample_of
-from arena.leaderboard.views.analysis import chosen_filters
-from arena.leaderboard.views.fragments import is_inserted
+from arena.pages.analysis import chosen_filters
+from arena.pages.fragments import is_inserted
 
 SIGNIFICANT = 0.05
 RETRY_SECONDS = 2

@@ -21,7 +21,7 @@ from arena.leaderboard.boards import leaders, options
 from arena.leaderboard.filters import Filters
 from arena.leaderboard.records import Record, newest_records, runs_with_rounds
 from arena.leaderboard.results import snapshot
-from arena.leaderboard.views.home import unseen_scale
+from arena.pages.home import unseen_scale
 from arena.published.kernels import claimed_on
 from arena.published.verdicts import verdicts_on
 from arena.runs.baselines import timed_baselines

@@ -29,9 +29,9 @@ from arena.leaderboard.boards import Board, boards, boards_of_tracks, categories
 from arena.leaderboard.rankings import Row
 from arena.leaderboard.results import computed, snapshot
 from arena.leaderboard.table import origin_of
-from arena.leaderboard.views.board import scale_of
-from arena.leaderboard.views.fragments import is_inserted
-from arena.leaderboard.views.home import unseen_scale
+from arena.pages.board import scale_of
+from arena.pages.fragments import is_inserted
+from arena.pages.home import unseen_scale
 from arena.runs.agents import visible_to
 from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet

@@ -14,14 +14,14 @@ from django.views.decorators.http import require_safe
 from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationError
 
 from arena.accounts.auth import READ
-from arena.catalog.api import router as catalog_router
+from arena.api.catalog import router as catalog_router
+from arena.api.claims import router as claims_router
+from arena.api.external import router as runs_router
+from arena.api.leaderboard import router as leaderboard_router
+from arena.api.openapi import DocumentedAPI
+from arena.api.production import router as production_router
+from arena.api.submissions import router as submissions_router
 from arena.errors import QuotaExceeded, UserError
-from arena.leaderboard.api import router as leaderboard_router
-from arena.leaderboard.claims_api import router as claims_router
-from arena.leaderboard.production_api import router as production_router
-from arena.openapi import DocumentedAPI
-from arena.runs.external_api import router as runs_router
-from arena.runs.submissions_api import router as submissions_router
 
 DOCS = f"See {settings.PREFIX}/api/v1/docs."
 

@@ -37,7 +37,7 @@ from arena.leaderboard.production import losses
 from arena.leaderboard.rankings import GENERALIZATIONS, Row
 from arena.leaderboard.results import Snapshot, computed, snapshot
 from arena.leaderboard.suite_scores import FAST_P, fast_p
-from arena.leaderboard.views.fragments import is_inserted
+from arena.pages.fragments import is_inserted
 from evaluation import JUDGE_VERSION
 
 ROWS_A_PAGE = 30

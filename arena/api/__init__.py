@@ -1,0 +1,1 @@
+"""The API: a router for each subject, and error responses in root."""

@@ -1,0 +1,48 @@
+"""The page of a round, and its files."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_safe
+
+from arena.pages.run import run_of
+from arena.runs.models import Submission
+from arena.runs.rounds import rounds_of
+from arena.runs.sources import changes, sources
+from arena.runs.states import EvaluationStatus, Scope
+from arena.runs.summary import verdict_of
+
+
+@require_safe
+def one_round(request: HttpRequest, run_id: str, number: int) -> HttpResponse:
+    shown = run_of(request, run_id)
+    submission = get_object_or_404(Submission, run=shown, round=number)
+    before = shown.submissions.filter(round=number - 1).first()
+    files = before.files if before else shown.task_version.public.get("starter", {})
+    baseline = {path: text for path, text in files.items() if path in submission.files}
+    every = rounds_of(shown)
+    this = next(r for r in every if r.number == number)
+    profiles = submission.evaluations.filter(scope=Scope.PROFILE, status=EvaluationStatus.DONE)
+    context = {
+        "run": shown,
+        "round": this,
+        "profiles": profiles.order_by("pk"),
+        "sources": sources(submission.files),
+        "changes": changes(baseline, submission.files),
+        "before": before.files if before else {},
+        "against": f"round {number - 1}" if before else "the starter files",
+        "previous": number - 1 if before else None,
+        "next": number + 1 if number < len(every) else None,
+        **verdict_of(shown, this.evaluation),
+    }
+    return render(request, "round.html", context)
+
+
+@require_safe
+def file(request: HttpRequest, run_id: str, number: int, path: str) -> HttpResponse:
+    """Return a file of a round as text."""
+    submission = get_object_or_404(Submission, run=run_of(request, run_id), round=number)
+    if path not in submission.files:
+        raise Http404
+    return HttpResponse(submission.files[path], content_type="text/plain; charset=utf-8")
