@@ -1,15 +1,19 @@
 """Leases: a worker that has claimed a row keeps it while it renews its lease.
 
 A worker that stops answering loses it, and the row waits again. So nothing is lost when one dies.
+
+Heartbeats are written and compared by the clock of the database, which all machines share: the
+clock of one machine ends nobody's work.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self
 
-from django.db import models
+from django.db import connection, models
 from django.db.models import F
+from django.db.models.functions import Now
 from django.utils import timezone
 
 LEASE = timedelta(seconds=30)
@@ -22,6 +26,16 @@ QUEUED, RUNNING = "queued", "running"
 ACTIVE = (QUEUED, RUNNING)
 
 
+def database_time() -> datetime:
+    """Return the time by the clock of the database; SQLite has that of its machine."""
+    if connection.vendor != "postgresql":
+        return timezone.now()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        found: datetime = cursor.fetchone()[0]
+    return found
+
+
 class LeasedQuerySet(models.QuerySet[Any]):
     """Rows with a `status` that is QUEUED, RUNNING, or one of those in which the work has ended."""
 
@@ -30,13 +44,12 @@ class LeasedQuerySet(models.QuerySet[Any]):
 
     def claim(self, pk: int, lease: str) -> bool:
         """Claim a queued row; return False where it is not queued."""
-        now = timezone.now()
         return bool(
             self.filter(pk=pk, status=QUEUED).update(
                 status=RUNNING,
                 lease=lease,
-                heartbeat_at=now,
-                started_at=now,
+                heartbeat_at=Now(),
+                started_at=Now(),
                 attempts=F("attempts") + 1,
             )
         )
@@ -47,11 +60,11 @@ class LeasedQuerySet(models.QuerySet[Any]):
 
     def renew(self, pk: int, lease: str) -> bool:
         """Renew a lease; return False if it is lost."""
-        return bool(self.held(pk, lease).update(heartbeat_at=timezone.now()))
+        return bool(self.held(pk, lease).update(heartbeat_at=Now()))
 
     def end(self, pk: int, lease: str, status: str, **values: Any) -> bool:
         """End the work on a row with its result; return False if the lease is lost."""
-        ended = {"status": status, "lease": "", "ended_at": timezone.now()}
+        ended = {"status": status, "lease": "", "ended_at": Now()}
         return bool(self.held(pk, lease).update(**ended, **values))
 
     def queue_again(self, pk: int, lease: str, **values: Any) -> bool:
@@ -60,16 +73,16 @@ class LeasedQuerySet(models.QuerySet[Any]):
 
     def silent(self) -> Self:
         """Return the rows whose workers are silent."""
-        return self.filter(status=RUNNING, heartbeat_at__lt=timezone.now() - LEASE)
+        return self.filter(status=RUNNING, heartbeat_at__lt=Now() - LEASE)
 
     def unclaimed(self) -> Self:
         """Return the rows whose messages are to be sent again."""
-        return self.filter(status=QUEUED, heartbeat_at__lt=timezone.now() - MESSAGE_GRACE)
+        return self.filter(status=QUEUED, heartbeat_at__lt=Now() - MESSAGE_GRACE)
 
     def sends_again(self, row: Leased) -> bool:
         """Note that a row's message is sent again; return False where another worker was first."""
         same = self.filter(pk=row.pk, status=QUEUED, heartbeat_at=row.heartbeat_at)
-        return bool(same.update(heartbeat_at=timezone.now()))
+        return bool(same.update(heartbeat_at=Now()))
 
 
 class Leased(models.Model):
@@ -77,7 +90,7 @@ class Leased(models.Model):
 
     attempts = models.PositiveIntegerField(default=0)
     lease = models.CharField(max_length=100, blank=True)
-    heartbeat_at = models.DateTimeField(default=timezone.now)
+    heartbeat_at = models.DateTimeField(db_default=Now())
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)

@@ -7,6 +7,8 @@ from typing import Any, Self
 
 from django.core.exceptions import ValidationError
 from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils import timezone
 
@@ -401,12 +403,13 @@ class Hardware(models.Model):
 
     @property
     def live_workers(self) -> models.QuerySet[Worker]:
-        return Worker.objects.live().filter(hardware=self)
+        found: models.QuerySet[Worker] = Worker.objects.live().filter(hardware=self)
+        return found
 
 
 class WorkerQuerySet(models.QuerySet["Worker"]):
     def live(self) -> Self:
-        return self.filter(last_seen_at__gt=timezone.now() - WORKER_TIMEOUT)
+        return self.filter(live=True)
 
     def queues(self) -> set[str]:
         """Return the queues that live workers consume."""
@@ -417,8 +420,18 @@ class WorkerQuerySet(models.QuerySet["Worker"]):
         return [worker for worker in self.live() if queue in worker.queues]
 
 
+class WorkerManager(models.Manager["Worker"].from_queryset(WorkerQuerySet)):  # type: ignore[misc]
+    def get_queryset(self) -> WorkerQuerySet:
+        recent = Q(last_seen_at__gt=Now() - WORKER_TIMEOUT)
+        found: WorkerQuerySet = super().get_queryset().annotate(live=recent)
+        return found
+
+
 class Worker(models.Model):
-    """A process that consumes queues; it is live while its heartbeat is recent."""
+    """A process that consumes queues; it is live while its heartbeat is recent.
+
+    `live` comes with each row, by the clock of the database, which also wrote the heartbeat.
+    """
 
     name = models.CharField(max_length=200, unique=True)
     hardware = models.ForeignKey(
@@ -432,17 +445,14 @@ class Worker(models.Model):
     "providers": {name: {"wires": [text], "problem": text}}}`
     """
     pid = models.PositiveIntegerField()
-    started_at = models.DateTimeField(default=timezone.now)
-    last_seen_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(db_default=Now())
+    last_seen_at = models.DateTimeField(db_default=Now())
+    live: bool
 
-    objects = WorkerQuerySet.as_manager()
+    objects = WorkerManager()
 
     class Meta:
         ordering = ["name"]
 
     def __str__(self) -> str:
         return self.name
-
-    @property
-    def live(self) -> bool:
-        return self.last_seen_at > timezone.now() - WORKER_TIMEOUT

@@ -15,7 +15,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Q
-from django.utils import timezone
+from django.db.models.functions import Now
 from django.utils.text import slugify
 
 from arena.accounts.models import User
@@ -355,7 +355,7 @@ def register_hardware(device: Mapping[str, Any]) -> Hardware:
     names = ("name", "vendor", "kind", "arch", "queue", "peaks", "isolation", "fingerprint")
     values = {name: device[name] for name in names if name in device}
     hardware, _ = Hardware.objects.update_or_create(
-        slug=device["slug"], defaults={**values, "seen_at": timezone.now()}
+        slug=device["slug"], defaults={**values, "seen_at": Now()}
     )
     return hardware
 
@@ -372,16 +372,15 @@ def heartbeat_worker(
 
     `capabilities` is what `Worker` says of them; None leaves them as they are.
     """
-    now = timezone.now()
     values: dict[str, Any] = {"queues": list(queues), "hardware": hardware}
     if capabilities is not None:
         values["capabilities"] = dict(capabilities)
-    alive = Worker.objects.filter(name=name, pid=pid).update(last_seen_at=now, **values)
+    alive = Worker.objects.filter(name=name, pid=pid).update(last_seen_at=Now(), **values)
     if not alive:
-        values |= {"pid": pid, "started_at": now}
-        Worker.objects.update_or_create(name=name, defaults={**values, "last_seen_at": now})
+        values |= {"pid": pid, "started_at": Now(), "last_seen_at": Now()}
+        Worker.objects.update_or_create(name=name, defaults=values)
     if hardware is not None:
-        Hardware.objects.filter(pk=hardware.pk).update(seen_at=now)
+        Hardware.objects.filter(pk=hardware.pk).update(seen_at=Now())
 
 
 def store_admission(content_hash: str, admission: Mapping[str, Any], admitted: bool) -> bool:

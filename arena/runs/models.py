@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils import timezone
 
@@ -107,7 +108,7 @@ class Run(Scores, Quarantine):
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
-    heartbeat_at = models.DateTimeField(default=timezone.now)
+    heartbeat_at = models.DateTimeField(db_default=Now())
     lease = models.CharField(max_length=100, blank=True)
     cancel_requested = models.BooleanField(default=False)
 

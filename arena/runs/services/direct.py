@@ -6,12 +6,12 @@ import math
 
 from django.conf import settings
 from django.db import transaction
-from django.utils import timezone
 
 from arena.accounts.models import User
 from arena.catalog.models import Hardware
 from arena.catalog.services import direct_agent
 from arena.errors import QuotaExceeded, UserError
+from arena.leases import database_time
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.quotas import FINALS, KERNELS, check_day, lock_owner
 from arena.runs.services.evaluations import request_evaluation, submit
@@ -62,7 +62,7 @@ def submit_kernel(
             visibility=visibility,
             budget={"rounds": 1},
             status=RunStatus.RUNNING,
-            started_at=timezone.now(),
+            started_at=database_time(),
         )
         submission = submit(run.pk, {version.public["target_file"]: source}, note)
         request_evaluation(submission, scope)

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from arena import queue, sockets
 from arena.errors import Conflict, TooLarge, UserError
@@ -158,18 +158,20 @@ def request_profile(submission: Submission, case: str) -> Evaluation:
 def claim_evaluation(
     evaluation_id: int, from_status: str, to_status: str, lease: str
 ) -> Evaluation | None:
-    """Move an evaluation from one state to the next; None if it is not in that state."""
-    now = timezone.now()
-    of_active_run = Q(
-        submission__run__status__in=(RunStatus.RUNNING, RunStatus.JUDGING),
-        submission__run__cancel_requested=False,
+    """Move an evaluation from one state to the next; None if it is not in that state.
+
+    Its state is a condition on the row that is updated, not on a join: of two claims at once, the
+    second waits for the row, looks at it again, and does not win.
+    """
+    active = Run.objects.filter(
+        status__in=(RunStatus.RUNNING, RunStatus.JUDGING), cancel_requested=False
     )
     claimable = Evaluation.objects.filter(
-        of_active_run | Q(scope=Scope.REJUDGE), pk=evaluation_id, status=from_status
+        _of(active) | Q(scope=Scope.REJUDGE), pk=evaluation_id, status=from_status
     )
-    changes: dict[str, Any] = {"status": to_status, "lease": lease, "heartbeat_at": now}
+    changes: dict[str, Any] = {"status": to_status, "lease": lease, "heartbeat_at": Now()}
     if from_status == EvaluationStatus.QUEUED:
-        changes |= {"attempts": F("attempts") + 1, "started_at": now}
+        changes |= {"attempts": F("attempts") + 1, "started_at": Now()}
     if not claimable.update(**changes):
         return None
     return Evaluation.objects.select_related(
@@ -179,9 +181,9 @@ def claim_evaluation(
 
 def heartbeat_evaluation(evaluation_id: int, lease: str) -> bool:
     """Renew an evaluation's lease; False if it is lost or the run is to stop."""
-    goes_on = Q(submission__run__cancel_requested=False) | Q(scope=Scope.REJUDGE)
+    goes_on = _of(Run.objects.filter(cancel_requested=False)) | Q(scope=Scope.REJUDGE)
     held = _held(evaluation_id, lease).filter(goes_on)
-    return bool(held.update(heartbeat_at=timezone.now()))
+    return bool(held.update(heartbeat_at=Now()))
 
 
 def record_gate(evaluation_id: int, lease: str, gate: types.GateResult) -> bool:
@@ -223,8 +225,7 @@ def finish_build(evaluation_id: int, lease: str) -> bool:
     """Move a built evaluation to its hardware's queue; False if the lease is lost."""
     with transaction.atomic():
         built = _held(evaluation_id, lease).filter(status=EvaluationStatus.BUILDING)
-        now = timezone.now()
-        if not built.update(status=EvaluationStatus.BUILT, lease="", heartbeat_at=now):
+        if not built.update(status=EvaluationStatus.BUILT, lease="", heartbeat_at=Now()):
             return False
         hardware_queue = Evaluation.objects.values_list("hardware__queue", flat=True)
         queue.enqueue("measure", hardware_queue.get(pk=evaluation_id), evaluation_id)
@@ -263,7 +264,7 @@ def finish_evaluation(evaluation_id: int, lease: str, report: types.Report) -> b
             judge_version=data["judge_version"],
             aka_score=data["aka_score"],
             noisy=data["noisy"],
-            ended_at=timezone.now(),
+            ended_at=Now(),
             lease="",
             **scores,
         ):
@@ -300,7 +301,7 @@ def finish_profile(evaluation_id: int, lease: str, profile: Profile) -> bool:
             reason=reason,
             message=data["message"],
             report=data,
-            ended_at=timezone.now(),
+            ended_at=Now(),
             lease="",
         ):
             return False
@@ -315,7 +316,7 @@ def break_evaluation(evaluation_id: int, lease: str, reason: str) -> bool:
     if evaluation.attempts < MAX_ATTEMPTS:
         return _judge_again(evaluation, lease, f"Judging failed and is retried: {reason}")
     with transaction.atomic():
-        ended = {"status": EvaluationStatus.BROKEN, "lease": "", "ended_at": timezone.now()}
+        ended = {"status": EvaluationStatus.BROKEN, "lease": "", "ended_at": Now()}
         if not _held(evaluation_id, lease).update(verdict="broken", message=reason, **ended):
             return False
         if evaluation.scope == Scope.REJUDGE:
@@ -331,7 +332,7 @@ def break_evaluation(evaluation_id: int, lease: str, reason: str) -> bool:
 def _judge_again(evaluation: Evaluation, lease: str, text: str) -> bool:
     """Queue an evaluation once more, and note why. False if the lease is lost."""
     with transaction.atomic():
-        waiting = {"status": EvaluationStatus.QUEUED, "lease": "", "heartbeat_at": timezone.now()}
+        waiting = {"status": EvaluationStatus.QUEUED, "lease": "", "heartbeat_at": Now()}
         if not _held(evaluation.pk, lease).update(**waiting):
             return False
         evaluation.gates.all().delete()
@@ -447,6 +448,11 @@ def _placed(draft: EventDraft, span: str) -> EventDraft:
 def _span(thing: Submission | Evaluation) -> str:
     """Return the id of the span event of a submission or an evaluation."""
     return f"{thing._meta.model_name}-{thing.pk}"
+
+
+def _of(runs: QuerySet[Run]) -> Q:
+    """Return the condition that an evaluation is of these runs, without a join."""
+    return Q(submission__in=Submission.objects.filter(run__in=runs))
 
 
 def _held(evaluation_id: int, lease: str) -> QuerySet[Evaluation]:

@@ -14,11 +14,12 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import F, Max, QuerySet
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from arena.accounts.models import User
 from arena.catalog.services import external_agent
 from arena.errors import Conflict, Forbidden, Gap, Invalid, TooLarge, UserError
+from arena.leases import database_time
 from arena.runs.best import chosen_round, end_without_final
 from arena.runs.models import Evaluation, Event, Run, Submission
 from arena.runs.quotas import FINALS, check_day, lock_owner
@@ -105,7 +106,7 @@ def start_external_run(
             label=label[:100],
             visibility=visibility,
             status=RunStatus.RUNNING,
-            started_at=timezone.now(),
+            started_at=database_time(),
         )
         record_status(run.pk, RunStatus.RUNNING)
     return run
@@ -144,7 +145,7 @@ def ingest(
             _check_room(locked, expected, new, size, room)
             record_prepared(run.pk, new, producer=PRODUCER)
             Run.objects.filter(pk=run.pk).update(received_bytes=F("received_bytes") + size)
-        Run.objects.filter(pk=run.pk).update(heartbeat_at=timezone.now())
+        Run.objects.filter(pk=run.pk).update(heartbeat_at=Now())
     _end_if_spent(run)
     return progress(run)
 
@@ -192,7 +193,7 @@ def request_verdict(
             raise Conflict(f"All {locked.rounds} rounds are spent.", "Finish the run.")
         submission = submit(run.pk, files, note_text)
         request_evaluation(submission, Scope.ROUND)
-        Run.objects.filter(pk=run.pk).update(heartbeat_at=timezone.now())
+        Run.objects.filter(pk=run.pk).update(heartbeat_at=Now())
     return submission
 
 
@@ -215,7 +216,7 @@ def finish_external_run(run: Run, user: User) -> Run:
 def reap_external_runs() -> int:
     """Conclude the runs that are silent or beyond their budget; return their number."""
     ended = 0
-    now = timezone.now()
+    now = database_time()
     for run in Run.objects.external().filter(status=RunStatus.RUNNING).select_related("agent"):
         if _pending(run).exists():
             continue
@@ -279,7 +280,7 @@ def _last_verdict_at(run: Run) -> datetime | None:
 
 def _seconds(run: Run) -> float:
     """Return the seconds of a run that count: those without a pending verdict."""
-    now = timezone.now()
+    now = database_time()
     waited = sum(
         ((ended or now) - created).total_seconds()
         for created, ended in Evaluation.objects.filter(submission__run=run).values_list(

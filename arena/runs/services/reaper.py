@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import OperationalError
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from arena import queue
 from arena.catalog.models import EXTERNAL, Worker
@@ -37,7 +37,7 @@ def take_over() -> int:
 
 
 def _reap_evaluations(lease: timedelta | None = None) -> int:
-    before = timezone.now() - (LEASE if lease is None else lease)
+    before = Now() - (LEASE if lease is None else lease)
     expired = Evaluation.objects.filter(status__in=EVALUATION_HELD, heartbeat_at__lt=before)
     return sum(
         _each(break_evaluation, pk, lease, SILENT)
@@ -47,7 +47,7 @@ def _reap_evaluations(lease: timedelta | None = None) -> int:
 
 def _reap_runs(lease: timedelta | None = None) -> int:
     """Reap runs without a heartbeat; one that is being judged waits for its evaluation."""
-    before = timezone.now() - (LEASE if lease is None else lease)
+    before = Now() - (LEASE if lease is None else lease)
     ended = 0
     silent = Run.objects.filter(status=RunStatus.RUNNING, heartbeat_at__lt=before)
     for run in silent.exclude(agent__adapter=EXTERNAL):
@@ -81,7 +81,7 @@ def _send_again() -> int:
     A claim succeeds once, so a doubled message does nothing. Only the head of each queue is sent,
     so that a long queue does not grow while all workers are busy.
     """
-    before = timezone.now() - MESSAGE_GRACE
+    before = Now() - MESSAGE_GRACE
     count = 0
     if Worker.objects.serving(queue.AGENTS):
         runs = Run.objects.in_turn().served().filter(heartbeat_at__lt=before)
@@ -100,7 +100,7 @@ def _sent_again(row: Run | Evaluation, actor: str, name: str, *args: Any) -> boo
     unchanged = type(row).objects.filter(
         pk=row.pk, status=row.status, heartbeat_at=row.heartbeat_at
     )
-    if not unchanged.update(heartbeat_at=timezone.now()):
+    if not unchanged.update(heartbeat_at=Now()):
         return False
     queue.enqueue(actor, name, *args)
     return True

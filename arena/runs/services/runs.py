@@ -11,7 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from arena import queue, sockets
 from arena.accounts.models import User
@@ -30,7 +30,7 @@ from arena.errors import (
 )
 from arena.runs.answered import answered_by
 from arena.runs.judges import judged_by
-from arena.runs.models import Evaluation, Experiment, Run
+from arena.runs.models import Evaluation, Experiment, Run, Submission
 from arena.runs.quotas import RUNS, check_day, lock_owner
 from arena.runs.spending import spending
 from arena.runs.standings import keep_standing
@@ -113,10 +113,11 @@ def new_lease() -> str:
 
 def claim_run(run_id: str, lease: str) -> Run | None:
     """Move a queued run to running; None if another worker has it or it has ended."""
-    now = timezone.now()
     with transaction.atomic():
         queued = Run.objects.filter(pk=run_id, status=RunStatus.QUEUED, cancel_requested=False)
-        won = queued.update(status=RunStatus.RUNNING, lease=lease, started_at=now, heartbeat_at=now)
+        won = queued.update(
+            status=RunStatus.RUNNING, lease=lease, started_at=Now(), heartbeat_at=Now()
+        )
         if not won:
             return None
         record_status(run_id, RunStatus.RUNNING)
@@ -134,7 +135,7 @@ def claim_next(lease: str) -> Run | None:
 def heartbeat_run(run_id: str, lease: str) -> bool:
     """Renew a run's lease; False if it is lost or the run is to stop."""
     held = Run.objects.active().filter(pk=run_id, lease=lease, cancel_requested=False)
-    return bool(held.update(heartbeat_at=timezone.now()))
+    return bool(held.update(heartbeat_at=Now()))
 
 
 def finish_run(run_id: str, lease: str, status: str, reason: str = "", fault: str = "") -> bool:
@@ -197,7 +198,6 @@ def end_run(
     if status in RUN_ACTIVE:
         raise ValueError(f"{status!r} is not an end")
     reason = clean(reason)
-    now = timezone.now()
     with transaction.atomic():
         spent = spending(run_id)
         if status in RUN_JUDGED:
@@ -208,7 +208,7 @@ def end_run(
             status=status,
             reason=reason,
             fault=fault,
-            ended_at=now,
+            ended_at=Now(),
             lease="",
             cost_usd=spent.cost_usd,
             tokens=spent.tokens,
@@ -216,10 +216,11 @@ def end_run(
             **results,
         ):
             return False
-        Evaluation.objects.filter(submission__run_id=run_id, status__in=EVALUATION_ACTIVE).update(
+        submissions = Submission.objects.filter(run=run_id)
+        Evaluation.objects.filter(submission__in=submissions, status__in=EVALUATION_ACTIVE).update(
             status=EvaluationStatus.BROKEN,
             message="The run ended before this was judged.",
-            ended_at=now,
+            ended_at=Now(),
             lease="",
         )
         record_status(run_id, status, reason=reason, fault=fault)
