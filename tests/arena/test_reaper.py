@@ -9,7 +9,7 @@ from django.utils import timezone
 from arena import queue
 from arena.catalog.models import Worker
 from arena.runs import services
-from arena.runs.models import Evaluation, Run
+from arena.runs.models import Evaluation, Event, Run
 from arena.runs.services.reaper import QUEUE_HEAD
 from arena.runs.trace.recording import note
 from tests.arena.factories import LEASE, ask_for_verdict, judge, messages_in, report
@@ -41,8 +41,10 @@ def test_a_run_that_cannot_be_ended_keeps_no_other_from_its_end(start):
     for run in runs:
         services.claim_run(run.pk, LEASE)
         silence(run)
-    endless = {name: 10**30 for name in USAGE}  # no column of the database takes their sum
-    note(runs[0].pk, "model_call", {"usage": endless, "cost_usd": None, "replayed": False})
+    note(runs[0].pk, "model_call", {"provider": "p", "wire": "m"})
+    endless = dict.fromkeys(USAGE, 10**30)  # no column of the database takes their sum
+    called = {"usage": endless, "cost_usd": None, "replayed": False}
+    Event.objects.filter(run=runs[0], kind="model_call").update(body=called)
     assert services.reap() == 1
     assert [Run.objects.get(pk=run.pk).status for run in runs] == ["running", "broken"]
 
