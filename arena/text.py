@@ -20,6 +20,11 @@ def is_storable(value: Any) -> bool:
     return not isinstance(value, list) or all(map(is_storable, value))
 
 
+def repaired(text: str) -> str:
+    """Return a text as it can be stored: with U+FFFD for a NUL, and ? for a lone surrogate."""
+    return text.encode("utf-8", "replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")
+
+
 def _check(value: Any) -> Any:
     try:
         storable = is_storable(value)

@@ -13,7 +13,7 @@ from arena.runs.services.external import MAX_BATCH
 from arena.runs.states import RunStatus
 from arena.runs.strict import derived
 from arena.runs.waiting import Waiting, waiting_of
-from arena.text import JsonObject, Text
+from arena.text import Text
 from evaluation import types
 
 
@@ -69,11 +69,14 @@ class RunIn(Schema, extra="forbid"):
 class EventIn(Schema, extra="forbid"):
     """An event of an agent; see docs/client.md for the kinds and their bodies."""
 
-    kind: Text = Field(examples=["message"])
-    body: JsonObject = Field(examples=[{"role": "assistant", "text": "The loop is memory bound."}])
-    id: Text = Field("", description="Begins with `agent-`; a later event replaces an earlier one.")
-    span: Text = ""
-    parent: Text = ""
+    kind: str = Field(examples=["message"])
+    body: dict[str, Any] = Field(
+        examples=[{"role": "assistant", "text": "The loop is memory bound."}],
+        description="A NUL and a lone surrogate in its texts are replaced.",
+    )
+    id: str = Field("", description="Begins with `agent-`; a later event replaces an earlier one.")
+    span: str = ""
+    parent: str = ""
     rev: StrictInt = 0
 
 

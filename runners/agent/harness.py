@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from runners.agent.edits import EditObserver
+from runners.agent.text import limited
 
 if TYPE_CHECKING:
     from runners.agent.session import AgentSession
@@ -130,16 +131,16 @@ def translate_line(session: AgentSession, line: str, translate: Translate) -> No
     except Exception as error:  # an unexpected form of a record must not end the run
         known, problem = False, f"not understood: {type(error).__name__}: {error}"
     if not known:
-        text = line if len(line) <= MAX_LOG else f"{line[:MAX_LOG]}..."
+        text = limited(line, MAX_LOG)
         session.log(f"{text}\n({problem})" if problem else text, stream="stdout")
 
 
 def _collect(session: AgentSession, stream: IO[bytes], lines: list[str]) -> None:
     """Record a program's standard error as log lines."""
     for data in stream:
-        if line := data.decode(errors="replace").rstrip():
+        if line := limited(data.decode(errors="replace").rstrip(), MAX_LOG):
             lines.append(line)
-            session.log(line[:MAX_LOG], level="warning", stream="stderr")
+            session.log(line, level="warning", stream="stderr")
 
 
 def _feed(stream: IO[bytes] | None, text: str) -> None:

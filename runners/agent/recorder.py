@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from arena.runs import services
 from arena.runs.trace.agent_events import agent_event
 from arena.runs.trace.events import BadEvent, EventDraft
+from runners.agent.text import limited
 
 MAX_EVENTS, MAX_BYTES = 100_000, 256 << 20
 """Limits of one run."""
@@ -51,7 +52,7 @@ class Recorder:
         """Store the harness's own output so far as one event."""
         if self._raw:
             self._raw_parts += 1
-            body = {"part": self._raw_parts, "text": "\n".join(self._raw) + "\n"}
+            body = {"part": self._raw_parts, "text": "".join(self._raw)}
             draft = EventDraft("raw_output", body, id=f"raw-output-{self._raw_parts}")
             services.record(self._run_id, [draft], producer=self._producer)
             self._raw, self._raw_bytes = [], 0
@@ -61,12 +62,13 @@ class Recorder:
         if not line.startswith('{"kind": "raw"'):
             return False
         try:
-            text = json.loads(line)["text"]
+            found = json.loads(line)
+            text = found["text"]
         except (ValueError, KeyError, RecursionError):
             return False
         if not isinstance(text, str):
             return False
-        self._raw.append(text)
+        self._raw.append(text if found.get("more") is True else f"{text}\n")
         self._raw_bytes += len(text)
         self._bytes += len(text)
         return True
@@ -94,6 +96,6 @@ class Recorder:
 
 
 def _log(lines: Sequence[str], number: int, problem: str) -> EventDraft:
-    text = "\n".join(line[:MAX_LINE] for line in lines)[:MAX_LOG]
+    text = limited("\n".join(limited(line, MAX_LINE) for line in lines), MAX_LOG)
     body = {"text": f"{text}\n({problem})", "level": "warning", "stream": "stdout"}
     return EventDraft("log", body, producer_seq=number)

@@ -11,9 +11,9 @@ The agent writes events to stdout; any other line is kept as a log:
 
 `runners.agent.recorder` lists the kinds, and `arena.runs.trace.events` the fields of each body. An
 event with the id of an earlier one replaces it; `span` and `parent` are optional ids of spans.
-A line of the harness's own output is kept as it is, and is no event:
+A line of the harness's own output is kept as it is, and is no event; a long one comes in parts:
 
-    {"kind": "raw", "text": "..."}
+    {"kind": "raw", "text": "...", "more": false}
 
 A request to the socket `.arena-socket`, as `./arena-check` and `./arena-profile` send it, is either
 of the first two lines, and its answer the third:
@@ -43,9 +43,14 @@ from pathlib import Path
 from typing import IO, Any, TextIO
 
 from runners.agent.arena_check import ARENA_FAULT, PROFILE
+from runners.agent.text import limited
 
 TIMEOUT_EXIT_CODE = 124
 """Exit code of a command that was ended, as of `timeout`."""
+MAX_LINE = 4 << 20
+"""Characters of a line of events, of which the arena reads 8 MiB."""
+MAX_PART = 256 << 10
+"""Characters of a part of a long line, each of which JSON may write as twelve."""
 MAX_OUTPUT_BYTES = 1 << 20
 """Output of a command that is kept."""
 
@@ -176,7 +181,9 @@ class AgentSession:
 
     def raw(self, line: str) -> None:
         """Keep a line of the harness's output as it is, for who doubts the translation."""
-        self._write({"kind": "raw", "text": line})
+        for begin in range(0, len(line), MAX_PART):
+            part, more = line[begin : begin + MAX_PART], begin + MAX_PART < len(line)
+            self._write({"kind": "raw", "text": part, "more": more})
 
     def begin_span(self, kind: str, title: str, *, event: str = "", parent: str = "") -> str:
         """Begin a `turn` or `subagent` and return its id, for the `span` of its events."""
@@ -189,13 +196,9 @@ class AgentSession:
         self.record("span_end", event=f"{span}-end", span=span, span_kind=kind, ok=ok,
                     message=message)  # fmt: skip
 
-    def tool_call(
-        self, tool: str, arguments: Mapping[str, Any], *, event: str = "", span: str = ""
-    ) -> str:
-        """Record a call of a harness's own tool and return its id."""
-        return self.record(
-            "tool_call", event=event, span=span, tool=tool, arguments=dict(arguments), cwd="."
-        )
+    def tool_call(self, tool: str, arguments: Mapping[str, Any], *, span: str = "") -> str:
+        """Record a call of a harness's own tool and return the id of its event."""
+        return self.record("tool_call", span=span, tool=tool, arguments=dict(arguments), cwd=".")
 
     def tool_result(
         self,
@@ -203,12 +206,15 @@ class AgentSession:
         tool: str,
         output: str,
         *,
-        ok: bool = True,
+        ok: bool | None = True,
         exit_code: int | None = None,
         duration_ms: float | None = None,
         span: str = "",
     ) -> None:
-        """Record the result of the tool call with the id `call`."""
+        """Record the result of the tool call with the id `call`; empty for a result without one.
+
+        `ok` is None where nothing states whether it succeeded.
+        """
         self.record("tool_result", span=span, call=call, tool=tool, ok=ok, exit_code=exit_code,
                     duration_ms=duration_ms, output=output)  # fmt: skip
 
@@ -241,15 +247,15 @@ class AgentSession:
         file.write_text(text, encoding="utf-8")
         self.file_edit(path, before, text)
 
-    def run(self, command: str, *, seconds: float = 60, event: str = "") -> CommandResult:
+    def run(self, command: str, *, seconds: float = 60) -> CommandResult:
         """Run a shell command in the workspace; after `seconds` its process group is killed.
 
         The middle of an output beyond `MAX_OUTPUT_BYTES` is left out.
         """
         words = ["sh", "-c", command]
-        return self._call("shell", {"command": command}, words, event, seconds=seconds)
+        return self._call("shell", {"command": command}, words, seconds=seconds)
 
-    def check(self, note: str = "", *, event: str = "") -> Verdict:
+    def check(self, note: str = "") -> Verdict:
         """Submit the target and wait for its verdict.
 
         Raises: ArenaFailed when there is none.
@@ -259,7 +265,6 @@ class AgentSession:
             "arena-check",
             {"note": note},
             command,
-            event,
             text_of=lambda output: _answer(output)["text"],
         )
         answer = _answer(result.output)
@@ -270,25 +275,24 @@ class AgentSession:
         interval = (answer.get(name) for name in ("speedup", "low", "high"))
         return Verdict(result.code == 0, result.code == 2, text, reason, *interval)
 
-    def profile(self, case: str = "", *, event: str = "") -> CommandResult:
+    def profile(self, case: str = "") -> CommandResult:
         """Request a profile of the last round on a seen case, by default the largest.
 
         Returns: a table as text, or why there is none.
         """
-        return self._call(PROFILE, {"case": case}, [f"./{PROFILE}", *filter(None, [case])], event)
+        return self._call(PROFILE, {"case": case}, [f"./{PROFILE}", *filter(None, [case])])
 
     def _call(
         self,
         tool: str,
         arguments: Mapping[str, Any],
         command: Sequence[str],
-        event: str,
         *,
         seconds: float | None = None,
         text_of: Callable[[str], str] = str,
     ) -> CommandResult:
         """Run a command as a tool call; `text_of` converts its output to the recorded text."""
-        call = self.tool_call(tool, arguments, event=event)
+        call = self.tool_call(tool, arguments)
         began = time.monotonic()
         result = self._execute(command, seconds)
         milliseconds = (time.monotonic() - began) * 1000
@@ -335,8 +339,11 @@ class AgentSession:
         return event
 
     def _write(self, line: Mapping[str, Any]) -> None:
+        text, limit = json.dumps(line), MAX_PART
+        while len(text) > MAX_LINE and limit > 1:
+            text, limit = json.dumps(_limited(line, limit)), limit // 2
         with self._writing:
-            self._out.write(json.dumps(line) + "\n")
+            self._out.write(text + "\n")
             self._out.flush()
 
 
@@ -350,6 +357,15 @@ def _bounded(file: IO[bytes]) -> bytes:
     head = file.read(half)
     file.seek(size - half)
     return head + f"\n[{size - 2 * half:,} bytes left out]\n".encode() + file.read(half)
+
+
+def _limited(value: Any, limit: int) -> Any:
+    """Return JSON data with each text limited."""
+    if isinstance(value, str):
+        return limited(value, limit)
+    if isinstance(value, Mapping):
+        return {name: _limited(each, limit) for name, each in value.items()}
+    return [_limited(each, limit) for each in value] if isinstance(value, list) else value
 
 
 def _answer(output: str) -> dict[str, Any]:

@@ -67,11 +67,11 @@ class ToolSpec:
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call of the model; `arguments` are None where they are no JSON object."""
+    """A tool call of the model; `arguments` are as it wrote them, a JSON object or not."""
 
     id: str
     tool: str
-    arguments: Mapping[str, Any] | None
+    arguments: Any
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class Messages(_Base):
         if blocks:
             self._history.append({"role": "assistant", "content": blocks})
         calls = tuple(
-            Call(block.id, block.name, _object(block.input))
+            Call(block.id, block.name, block.input)
             for block in message.content
             if block.type == "tool_use"
         )
@@ -272,7 +272,7 @@ class Responses(_Base):
         items = [item.to_dict(mode="json") for item in response.output]
         self._history += [_sendable(item) for item in items]
         calls = tuple(
-            Call(item["call_id"], item["name"], _object(item["arguments"]))
+            Call(item["call_id"], item["name"], item["arguments"])
             for item in items
             if item["type"] == "function_call"
         )
@@ -343,9 +343,7 @@ class ChatCompletions(_Base):
         if not answer.stop_reason:
             raise BadAnswer("the answer ends early")
         self._history.append(answer.message())
-        calls = tuple(
-            Call(call["id"], call["name"], _object(call["arguments"])) for call in answer.calls
-        )
+        calls = tuple(Call(call["id"], call["name"], call["arguments"]) for call in answer.calls)
         return _reply((answer.text,), (answer.reasoning,), calls, answer.stop_reason)
 
 
@@ -395,7 +393,7 @@ class _ChatAnswer:
                     "function": {
                         "name": call["name"],
                         # A server that fills a template refuses a history that is no JSON.
-                        "arguments": json.dumps(_object(call["arguments"]) or {}),
+                        "arguments": json.dumps(object_of(call["arguments"]) or {}),
                     },
                 }
                 for call in self.calls
@@ -440,7 +438,7 @@ def _block(block: Any) -> dict[str, Any] | None:
             return {**found, "signature": block.signature}
         case "tool_use":
             found = {"type": "tool_use", "id": block.id, "name": block.name}
-            return {**found, "input": _object(block.input) or {}}
+            return {**found, "input": object_of(block.input) or {}}
     other: dict[str, Any] = block.to_dict(mode="json")
     return other
 
@@ -450,12 +448,12 @@ def _sendable(item: dict[str, Any]) -> dict[str, Any]:
 
     A provider refuses a history with arguments that are no JSON.
     """
-    if item["type"] == "function_call" and _object(item["arguments"]) is None:
+    if item["type"] == "function_call" and object_of(item["arguments"]) is None:
         return {**item, "arguments": "{}"}
     return item
 
 
-def _object(value: Any) -> Mapping[str, Any] | None:
+def object_of(value: Any) -> Mapping[str, Any] | None:
     """Return arguments of a call, an object or its JSON; None for anything else."""
     if isinstance(value, str):
         try:

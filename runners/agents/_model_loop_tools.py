@@ -6,15 +6,16 @@ and never ends the run.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from runners.agent.calls import arguments_of
 from runners.agent.edits import EditObserver
-from runners.agents._model_loop_conversations import Call, Result, ToolSpec
+from runners.agent.text import limited
+from runners.agents._model_loop_conversations import Call, Result, ToolSpec, object_of
 
 if TYPE_CHECKING:
     from runners.agent.session import AgentSession
@@ -25,7 +26,6 @@ MAX_OUTPUT = 30_000
 """Characters of a result that the model gets."""
 MAX_LINES = 1000
 MAX_SHELL_SECONDS = 3600.0
-_NOT_IN_IDS = re.compile(r"[^\w.-]")
 
 
 class ToolFailed(Exception):
@@ -87,7 +87,7 @@ class Tools:
     def __init__(self, session: AgentSession, names: Sequence[ToolName]) -> None:
         self._session = session
         self._edits = EditObserver(session.folder)
-        known: Mapping[str, tuple[type[_Arguments], Callable[[Any, str], str]]] = {
+        known: Mapping[str, tuple[type[_Arguments], Callable[[Any], str]]] = {
             "read": (Read, self._read),
             "write": (Write, self._write),
             "edit": (Edit, self._edit),
@@ -105,39 +105,35 @@ class Tools:
             for name, (arguments, _) in self._known.items()
         ]
 
-    def answer(self, call: Call, prefix: str) -> Result:
-        """Do what a call asks for and record it, under an id that begins with `prefix`.
-
-        Raises: ArenaFailed.
-        """
-        event = f"agent-{prefix}-{_NOT_IN_IDS.sub('-', call.id)[-50:]}"
+    def answer(self, call: Call) -> Result:
+        """Do what a call asks for, and record it. Raises: ArenaFailed."""
         try:
             arguments, act = self._find(call)
         except ToolFailed as error:
-            return self.refuse(call, prefix, str(error))
+            return self.refuse(call, str(error))
         try:
-            output = act(arguments, event)
+            output = act(arguments)
         except ToolFailed as error:
-            return Result(call, bounded(str(error)), ok=False)
+            return Result(call, limited(str(error), MAX_OUTPUT), ok=False)
         finally:
             self._edits.record(self._session)
-        return Result(call, bounded(output))
+        return Result(call, limited(output, MAX_OUTPUT))
 
-    def refuse(self, call: Call, prefix: str, problem: str) -> Result:
+    def refuse(self, call: Call, problem: str) -> Result:
         """Answer a call with a problem, and record both."""
-        event = f"agent-{prefix}-{_NOT_IN_IDS.sub('-', call.id)[-50:]}"
-        self._session.tool_call(call.tool, call.arguments or {}, event=event)
+        event = self._session.tool_call(call.tool, arguments_of(call.arguments))
         self._session.tool_result(event, call.tool, problem, ok=False)
         return Result(call, problem, ok=False)
 
-    def _find(self, call: Call) -> tuple[_Arguments, Callable[[Any, str], str]]:
+    def _find(self, call: Call) -> tuple[_Arguments, Callable[[Any], str]]:
         if call.tool not in self._known:
             raise ToolFailed(f"There is no tool {call.tool!r}; there are {', '.join(self._known)}.")
         form, act = self._known[call.tool]
-        if call.arguments is None:
+        arguments = object_of(call.arguments)
+        if arguments is None:
             raise ToolFailed(f"The arguments of {call.tool} must be a JSON object.")
         try:
-            return form.model_validate(dict(call.arguments)), act
+            return form.model_validate(dict(arguments)), act
         except ValidationError as error:
             problems = (
                 f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {each['msg']}"
@@ -145,9 +141,9 @@ class Tools:
             )
             raise ToolFailed(f"Bad arguments of {call.tool}: {'; '.join(problems)}") from error
 
-    def _record(self, tool: str, arguments: _Arguments, event: str, act: Callable[[], str]) -> str:
+    def _record(self, tool: str, arguments: _Arguments, act: Callable[[], str]) -> str:
         """Do and record what is no command. Raises: ToolFailed."""
-        self._session.tool_call(tool, arguments.model_dump(), event=event)
+        event = self._session.tool_call(tool, arguments.model_dump())
         try:
             output = act()
         except (OSError, ValueError, ToolFailed) as error:
@@ -156,7 +152,7 @@ class Tools:
         self._session.tool_result(event, tool, output)
         return output
 
-    def _read(self, asked: Read, event: str) -> str:
+    def _read(self, asked: Read) -> str:
         def act() -> str:
             lines = self._text(asked.path).splitlines()
             first, count = asked.offset - 1, min(asked.limit, MAX_LINES)
@@ -165,20 +161,20 @@ class Tools:
             more = [f"[{left} more lines from {first + count + 1} on]"] if left > 0 else []
             if not shown:
                 return f"[{asked.path} has {len(lines)} lines]"
-            return bounded("\n".join((*shown, *more)))
+            return limited("\n".join((*shown, *more)), MAX_OUTPUT)
 
-        return self._record("read", asked, event, act)
+        return self._record("read", asked, act)
 
-    def _write(self, asked: Write, event: str) -> str:
+    def _write(self, asked: Write) -> str:
         def act() -> str:
             path = self._path(asked.path)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(asked.text, encoding="utf-8")
             return f"Wrote {len(asked.text.encode()):,} bytes to {asked.path}."
 
-        return self._record("write", asked, event, act)
+        return self._record("write", asked, act)
 
-    def _edit(self, asked: Edit, event: str) -> str:
+    def _edit(self, asked: Edit) -> str:
         def act() -> str:
             text = self._text(asked.path)
             count = text.count(asked.old)
@@ -190,22 +186,22 @@ class Tools:
             self._path(asked.path).write_text(edited, encoding="utf-8")
             return f"Replaced {count} of {count}."
 
-        return self._record("edit", asked, event, act)
+        return self._record("edit", asked, act)
 
-    def _shell(self, asked: Shell, event: str) -> str:
-        result = self._session.run(asked.command, seconds=asked.seconds, event=event)
+    def _shell(self, asked: Shell) -> str:
+        result = self._session.run(asked.command, seconds=asked.seconds)
         if result.code:
             raise ToolFailed(f"{result.output}\n[exit code {result.code}]".lstrip("\n"))
         return result.output
 
-    def _check(self, asked: Check, event: str) -> str:
-        verdict = self._session.check(asked.note, event=event)
+    def _check(self, asked: Check) -> str:
+        verdict = self._session.check(asked.note)
         if not verdict.passed:
             raise ToolFailed(verdict.text)
         return verdict.text
 
-    def _profile(self, asked: Profile, event: str) -> str:
-        result = self._session.profile(asked.case, event=event)
+    def _profile(self, asked: Profile) -> str:
+        result = self._session.profile(asked.case)
         if result.code:
             raise ToolFailed(result.output)
         return result.output
@@ -222,15 +218,6 @@ class Tools:
             return file.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise ToolFailed(f"{path} is not a text file.") from error
-
-
-def bounded(text: str) -> str:
-    """Return a text with its middle left out where it is long."""
-    if len(text) <= MAX_OUTPUT:
-        return text
-    half = MAX_OUTPUT // 2
-    left_out = len(text) - 2 * half
-    return f"{text[:half]}\n[{left_out:,} characters left out]\n{text[-half:]}"
 
 
 def _schema(arguments: type[_Arguments]) -> Mapping[str, Any]:

@@ -6,18 +6,17 @@ hold the content blocks of the Messages API. Records of a subagent name the call
 
 from __future__ import annotations
 
-import hashlib
 import re
-import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+
+from runners.agent.calls import Call, Calls
 
 if TYPE_CHECKING:
     from runners.agent.session import AgentSession
 
 Record = Mapping[str, Any]
 
-SHELLS = frozenset({"Bash", "run_shell_command"})
 SUBAGENTS = frozenset({"Task", "Agent", "agent", "task"})
 TODO_LISTS = frozenset({"TodoWrite", "todo_write"})
 STATUSES = frozenset({"pending", "in_progress", "completed", "cancelled"})
@@ -28,8 +27,13 @@ A notification tells its end.
 """
 PROGRESS = frozenset({"thinking_tokens", "task_started", "task_progress", "task_updated", "status"})
 """System records without content of their own: only the raw output keeps them."""
-_EXIT_CODE = re.compile(r"^Exit code (\d+)$|^Exit Code: (\d+)$", re.MULTILINE)
-_EVENT = re.compile(r"[\w.-]{1,64}")
+_EXIT_CODES = {
+    "Bash": re.compile(r"\AExit code (\d+)(?=\n|\Z)"),
+    "run_shell_command": re.compile(
+        r"\nExit Code: (\d+)\nSignal: [^\n]*\nProcess Group PGID: [^\n]*\s*\Z"
+    ),
+}
+"""Exit code in the error of a command: the first line, or at the end after the output."""
 
 
 class StreamJson:
@@ -43,10 +47,11 @@ class StreamJson:
         self._session, self._title = session, title
         self._message: dict[str, Any] = {}
         """Message that further blocks can be added to, with its event."""
-        self._tools: dict[str, tuple[str, Record, float]] = {}
-        """Tools that were called, with their arguments and times, by the id of a call."""
-        self._spans: dict[str, str] = {}
-        """Spans of subagents by the id of their call."""
+        self._calls = Calls(session)
+        self._spans: dict[str, list[str]] = {}
+        """Spans of subagents that have not ended, by the id of their call, in order."""
+        self._subagents: dict[Call, str] = {}
+        """Spans of subagents by their call."""
         self._tasks: list[dict[str, str]] = []
 
     def __call__(self, record: Record) -> bool:
@@ -79,9 +84,10 @@ class StreamJson:
                 self._session.log(text, level="warning", stream="provider")
             case "task_notification":
                 task = record.get("data") or record
-                if (call := task.get("tool_use_id")) in self._spans:
-                    done = task.get("status") == "completed"
-                    self._end_subagent(call, done, str(task.get("summary", "")))
+                call, status = str(task.get("tool_use_id")), task.get("status")
+                if spans := self._spans.get(call):
+                    done = status == "completed" if isinstance(status, str) else None
+                    self._end_subagent(call, spans[0], done, str(task.get("summary", "")))
             case str(subtype):
                 return subtype in PROGRESS
             case _:
@@ -100,7 +106,7 @@ class StreamJson:
                 case {"type": "redacted_thinking"}:
                     self._add_block(message, span, reasoning="(hidden by the provider)")
                 case {"type": "tool_use" | "server_tool_use", "id": str(call), "name": str(tool)}:
-                    self._call(call, tool, block.get("input") or {}, span)
+                    self._call(call, tool, block.get("input"), span)
                 case {"type": str(kind)} if kind.endswith("_tool_result"):
                     self._answer(block, span, None)
                 case _:
@@ -135,18 +141,16 @@ class StreamJson:
             span=last["span"],
         )
 
-    def _call(self, call: str, tool: str, arguments: Record, span: str) -> None:
+    def _call(self, name: str, tool: str, arguments: Any, span: str) -> None:
         if self._message:
             self._message["called"] = True
-        self._tools[call] = tool, arguments, time.monotonic()
-        event = event_of(call)
-        self._session.tool_call(tool, arguments, event=event, span=span)
+        call = self._calls.begin(name, tool, arguments, span=span)
         if tool in SUBAGENTS:
-            title = str(arguments.get("description") or arguments.get("subagent_type") or tool)
-            child = f"agent-subagent-{event.removeprefix('agent-')}"
-            self._spans[call] = self._session.begin_span(
-                "subagent", title, event=child, parent=span
-            )
+            given = call.arguments
+            title = str(given.get("description") or given.get("subagent_type") or tool)
+            child = self._session.begin_span("subagent", title, parent=span)
+            self._spans.setdefault(name, []).append(child)
+            self._subagents[call] = child
 
     def _follow_plan(self, tool: str, arguments: Record, span: str) -> None:
         """Record the todo list that a call changed."""
@@ -182,33 +186,30 @@ class StreamJson:
         return known
 
     def _answer(self, block: Record, span: str, detail: Any) -> None:
-        call = str(block.get("tool_use_id", ""))
-        tool, arguments, began = self._tools.get(call, ("", {}, time.monotonic()))
-        output, failed = _text(block.get("content")), bool(block.get("is_error"))
-        found = _EXIT_CODE.search(output)
-        code = int(found[1] or found[2]) if found else 0 if tool in SHELLS and not failed else None
-        self._session.tool_result(
-            event_of(call),
-            tool,
-            output,
-            ok=not failed and not code,
-            exit_code=code,
-            duration_ms=round((time.monotonic() - began) * 1000, 1),
-            span=span,
-        )
-        if not failed:
-            self._follow_plan(tool, arguments, span)
+        name, output = str(block.get("tool_use_id", "")), _text(block.get("content"))
+        stated = block.get("is_error", False)  # the format's default
+        ok = not stated if isinstance(stated, bool) else None
+        call = self._calls.find(name)
+        code = _exit_code(call.tool, output) if call and ok is False else None
+        self._calls.end(name, output, ok=ok, exit_code=code, span=span)
+        if call is None:
+            return
+        if ok:
+            self._follow_plan(call.tool, call.arguments, span)
         status = detail.get("status") if isinstance(detail, dict) else ""
         goes_on = status == BACKGROUND[0] or output.startswith(BACKGROUND[1])
-        if call in self._spans and not goes_on:
-            self._end_subagent(call, not failed, "")
+        child = self._subagents.pop(call, "")
+        if child in self._spans.get(name, ()) and not goes_on:
+            self._end_subagent(name, child, ok, "")
 
-    def _end_subagent(self, call: str, ok: bool, text: str) -> None:
-        self._session.end_span(self._spans.pop(call), "subagent", ok=ok, message=text)
+    def _end_subagent(self, name: str, span: str, ok: bool | None, text: str) -> None:
+        self._spans[name].remove(span)
+        self._session.end_span(span, "subagent", ok=ok, message=text)
 
     def _result(self, record: Record) -> None:
-        for call in [*self._spans]:
-            self._end_subagent(call, False, "It had not ended.")
+        for name, spans in self._spans.items():
+            for span in [*spans]:
+                self._end_subagent(name, span, None, "It had not ended.")
         stop_reason = str(record.get("stop_reason") or "")
         if stop_reason and self._message:
             self._record_message(stop_reason)
@@ -222,7 +223,8 @@ class StreamJson:
 
     def _span(self, record: Record) -> str:
         parent = record.get("parent_tool_use_id")
-        return self._spans.get(parent, "") if isinstance(parent, str) else ""
+        spans = self._spans.get(parent) if isinstance(parent, str) else None
+        return spans[-1] if spans else ""
 
 
 def _reason(record: Record) -> str:
@@ -264,8 +266,8 @@ def _detail(record: Record) -> dict[str, Any]:
     return detail if isinstance(detail, dict) else {}
 
 
-def event_of(call: str) -> str:
-    """Return the id of a call's event, which has fewer characters to choose from."""
-    if _EVENT.fullmatch(call):
-        return f"agent-{call}"
-    return f"agent-{hashlib.sha256(call.encode()).hexdigest()[:32]}"
+def _exit_code(tool: str, output: str) -> int | None:
+    """Return the exit code that the error of a command states."""
+    pattern = _EXIT_CODES.get(tool)
+    found = pattern.search(output) if pattern else None
+    return int(found[1]) if found else None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import shlex
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from runners.agent.calls import Calls
 from runners.agent.harness import mcp_server, prompt, run_harness
 from runners.agents import Harness, Spec
 
@@ -48,7 +48,9 @@ QUIET = {
 """Settings without which it asks for addresses that its sandbox refuses, and waits for them."""
 SHELL = "exec_command"
 PATCH = "apply_patch"
-FINISHED = frozenset({"completed", "failed", "declined"})
+STARTED, UPDATED, COMPLETED = STEPS = ("item.started", "item.updated", "item.completed")
+OUTCOMES = {"completed": True, "failed": False, "declined": False}
+"""Success that the status of a finished item states."""
 
 
 class Settings(BaseModel):
@@ -129,8 +131,9 @@ class CodexEvents:
         self._session = session
         self._model = session.model.name if session.model else ""
         self._reasoning: list[str] = []
-        self._begun: dict[str, float] = {}
-        """Times at which items began, by their id."""
+        self._calls = Calls(session)
+        self._messages: dict[str, str] = {}
+        """Events of messages that are not complete, by the id of their item."""
 
     def __call__(self, record: Record) -> bool:
         match record:
@@ -146,36 +149,34 @@ class CodexEvents:
             case {"type": "error", "message": str(text)}:  # it may try again
                 self.failure = _reason(text)
                 self._session.log(text, level="warning", stream="codex")
-            case {"type": "item.started" | "item.updated", "item": {"id": str(), **_item}}:
-                return self._item(record["item"])
-            case {"type": "item.completed", "item": {"id": str(), **_item}}:
-                return self._item(record["item"])
+            case {"type": str(kind), "item": {"id": str(), "type": str()}} if kind in STEPS:
+                return self._item(record["item"], kind)
             case _:
                 return False
         return True
 
-    def _item(self, item: Record) -> bool:
-        event = f"agent-{item['id']}"
-        if item["type"] in ("agent_message", "reasoning") or event not in self._begun:
+    def _item(self, item: Record, step: str) -> bool:
+        if item["type"] in ("agent_message", "reasoning") or self._is_new(item, step):
             self.failure = ""  # it goes on
         match item:
             case {"type": "reasoning", "text": str(text)}:
                 self._reasoning.append(text)
             case {"type": "agent_message", "text": str(text)}:
-                self._message(text, event)
+                self._message(text, item["id"])
+                if step == COMPLETED:
+                    self._messages.pop(item["id"], None)
             case {"type": "command_execution", "command": str(command)}:
-                self._call(event, SHELL, {"cmd": script_of(command)}, item)
+                self._call(SHELL, {"cmd": script_of(command)}, item, step)
             case {"type": "file_change", "changes": list(changes)}:
-                self._call(event, PATCH, {"changes": changes}, item)
+                self._call(PATCH, {"changes": changes}, item, step)
             case {"type": "mcp_tool_call", "server": str(server), "tool": str(tool)}:
-                arguments = item.get("arguments")
-                given = arguments if isinstance(arguments, dict) else {"arguments": arguments}
-                self._call(event, f"{server}.{tool}", given, item)
+                self._call(f"{server}.{tool}", item.get("arguments"), item, step)
             case {"type": "collab_tool_call", "tool": str(tool)}:
                 known = ("prompt", "receiver_thread_ids", "agents_states")
-                self._call(event, tool, {name: item[name] for name in known if name in item}, item)
+                given = {name: item[name] for name in known if name in item}
+                self._call(tool, given, item, step)
             case {"type": "web_search"}:
-                self._call(event, "web_search", {"query": item.get("query", "")}, item)
+                self._call("web_search", {"query": item.get("query", "")}, item, step)
             case {"type": "todo_list", "items": list(todos)}:
                 self._plan(todos)
             case {"type": "error", "message": str(text)}:
@@ -184,24 +185,23 @@ class CodexEvents:
                 return False
         return True
 
-    def _call(self, event: str, tool: str, arguments: Record, item: Record) -> None:
+    def _is_new(self, item: Record, step: str) -> bool:
+        """Return whether an item begins a call: ids may repeat, so a start always does."""
+        return step == STARTED or self._calls.find(item["id"]) is None
+
+    def _call(self, tool: str, arguments: Any, item: Record, step: str) -> None:
         """Record a call when its item is new, and its result when it is finished."""
-        if event not in self._begun:
+        if self._is_new(item, step):
             self._flush_reasoning()
-            self._begun[event] = time.monotonic()
-            self._session.tool_call(tool, arguments, event=event)
-        status = item.get("status", "completed")
-        if status not in FINISHED:
+            self._calls.begin(item["id"], tool, arguments)
+        status = item.get("status")
+        if step != COMPLETED and status not in OUTCOMES:
             return
+        ok = OUTCOMES.get(status) if isinstance(status, str) else None
         code = item.get("exit_code")
-        self._session.tool_result(
-            event,
-            tool,
-            _output(item),
-            ok=status == "completed",
-            exit_code=code if isinstance(code, int) else None,
-            duration_ms=round((time.monotonic() - self._begun[event]) * 1000, 1),
-        )
+        if tool == SHELL and ok and code is None:
+            ok = None  # the item is complete, and nothing says how the command ended
+        self._calls.end(item["id"], _output(item), ok=ok, exit_code=code)
 
     def _plan(self, todos: list[Any]) -> None:
         entries = [each for each in todos if isinstance(each, dict)]
@@ -215,10 +215,13 @@ class CodexEvents:
             ]
         )
 
-    def _message(self, text: str, event: str = "") -> None:
-        """Record a message with the reasoning before it."""
+    def _message(self, text: str, name: str = "") -> None:
+        """Record a message with the reasoning before it; of the item `name` a later one."""
         reasoning, self._reasoning = "\n\n".join(self._reasoning), []
-        self._session.message(text, reasoning=reasoning, model=self._model, event=event)
+        event = self._messages.get(name, "")
+        event = self._session.message(text, reasoning=reasoning, model=self._model, event=event)
+        if name:
+            self._messages[name] = event
 
     def _flush_reasoning(self) -> None:
         """Record reasoning that no message followed."""

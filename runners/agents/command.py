@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from runners.agent.edits import EditObserver
+from runners.agent.text import limited
 from runners.agents import Harness, Spec
 from runners.agents._settings import checked
 
@@ -152,9 +154,10 @@ class _Output:
                     self._flush()
                     self._record(event)
                     continue
-                self._lines[stream].append(line[:MAX_LINE])
+                line = limited(line, MAX_LINE)
+                self._lines[stream].append(line)
                 if stream == "stderr":
-                    self.last_error = line[:MAX_LINE]
+                    self.last_error = line
                 if len(self._lines[stream]) >= MAX_LINES:
                     self._flush()
 
@@ -179,14 +182,19 @@ class _Output:
         self._edits.record(self._session)
 
     def _record(self, event: Mapping[str, Any]) -> None:
-        about = {name: str(event.get(name) or "") for name in ("span", "parent")}
-        identity = str(event.get("id") or "")
+        name, span, parent = (_name(event.get(each)) for each in ("id", "span", "parent"))
         body = {name: value for name, value in event["body"].items() if name not in _RESERVED}
-        self._session.record(event["kind"], event=identity, **about, **body)
+        self._session.record(event["kind"], event=name, span=span, parent=parent, **body)
 
 
+_OWN = re.compile(r"\Aagent-(?=(?:turn-|subagent-)?\d+\Z)")
 _RESERVED = frozenset({"self", "kind", "event", "span", "parent"})
 """Names that no body of an event has."""
+
+
+def _name(given: Any) -> str:
+    """Return an id of the program's, as one that the session gives to no event of its own."""
+    return _OWN.sub("agent-program-", str(given or ""))
 
 
 def _event(line: str) -> Mapping[str, Any] | None:

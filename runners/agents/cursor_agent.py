@@ -8,15 +8,15 @@ has its wire format, and pages show it as unavailable. `docs/harnesses.md` says 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from runners.agent.calls import Calls
 from runners.agent.harness import prompt, run_harness
 from runners.agents import Harness, Spec
-from runners.agents._stream_json import event_of, todo
+from runners.agents._stream_json import todo
 
 if TYPE_CHECKING:
     from runners.agent.session import AgentSession
@@ -91,8 +91,7 @@ class CursorEvents:
         self._session = session
         self._model = session.model.name if session.model else ""
         self._reasoning = ""
-        self._begun: dict[str, float] = {}
-        """Times at which calls began, by their id."""
+        self._calls = Calls(session)
 
     def __call__(self, record: Record) -> bool:
         match record:
@@ -130,35 +129,33 @@ class CursorEvents:
             tool = str(detail.get("name", "function"))
         else:
             return False
-        arguments = detail.get("args", detail.get("arguments"))
-        arguments = arguments if isinstance(arguments, dict) else {"arguments": arguments}
         if self._reasoning:
             self._message("")
-        if call not in self._begun:
-            self._begun[call] = time.monotonic()
-            self._session.tool_call(tool, arguments, event=event_of(call))
+        if subtype == "started" or self._calls.find(call) is None:
+            self._calls.begin(call, tool, _given(detail))
         if subtype == "completed":
-            self._result(call, tool, arguments, detail.get("result") or {})
+            self._result(call, tool, detail.get("result") or {})
         return True
 
-    def _result(self, call: str, tool: str, arguments: Record, result: Record) -> None:
+    def _result(self, name: str, tool: str, result: Record) -> None:
         outcome = result.get("success")
         failed = next((name for name in FAILED if name in result), "")
         detail = outcome if isinstance(outcome, dict) else result.get(failed)
         code = detail.get("exitCode") if isinstance(detail, dict) else None
-        code = code if type(code) is int else None
-        self._session.tool_result(
-            event_of(call),
-            tool,
-            _text(detail),
-            ok=not failed and not code,
-            exit_code=code,
-            duration_ms=round((time.monotonic() - self._begun[call]) * 1000, 1),
-        )
-        if tool in TODO_LISTS and not failed:
-            todos = [each for each in arguments.get("todos", ()) if isinstance(each, dict)]
+        ok = False if failed else True if "success" in result else None
+        if tool == SHELL and ok and code is None:
+            ok = None  # nothing says how the command ended
+        call = self._calls.end(name, _text(detail), ok=ok, exit_code=code)
+        if call and tool in TODO_LISTS and ok:
+            todos = [each for each in call.arguments.get("todos", ()) if isinstance(each, dict)]
             items = [todo(each.get("content"), _status(each.get("status"))) for each in todos]
             self._session.todo_list(items)
+
+
+def _given(detail: Record) -> Any:
+    """Return the arguments of a call; those of a tool without a kind of its own are a text."""
+    given = detail.get("args", detail.get("arguments"))
+    return {"arguments": given} if isinstance(given, str) else given
 
 
 def _status(status: Any) -> str:

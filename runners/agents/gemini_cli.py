@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from runners.agent.calls import Call, Calls
 from runners.agent.harness import mcp_server, prompt, run_harness
 from runners.agents import Harness, Spec
-from runners.agents._stream_json import event_of, todo
+from runners.agents._stream_json import todo
 
 if TYPE_CHECKING:
     from runners.agent.session import AgentSession
@@ -52,6 +53,10 @@ MAX_WAIT_SECONDS = 3600
 MAX_CHAT_SECONDS = 1.0
 """Longest wait for the chat's entry of a call that is finished."""
 _EXIT_CODE = re.compile(r"^Exit Code: (\d+)$", re.MULTILINE)
+_NO_EXIT = re.compile(r"^(?:Error|Signal): ", re.MULTILINE)
+"""Line after an output where the command did not exit by itself."""
+OUTCOMES = {"success": True, "error": False}
+"""Success that the status of a result states."""
 
 
 class Settings(BaseModel):
@@ -156,10 +161,9 @@ class GeminiEvents:
         self._model = session.model.name if session.model else ""
         self._chat = Chat(folder)
         self._answer = _Answer()
-        self._answers: dict[str, _Answer] = {}
-        """Answers by the ids of the calls in them."""
-        self._calls: dict[str, tuple[str, Record, float]] = {}
-        """Tools that were called, with their arguments and times, by the id of a call."""
+        self._answers: dict[Call, _Answer] = {}
+        """Answers by the calls in them that have no result."""
+        self._calls = Calls(session)
 
     def __call__(self, record: Record) -> bool:
         match record:
@@ -171,7 +175,9 @@ class GeminiEvents:
             case {"type": "message", "role": "assistant", "content": str(text)}:
                 self._add(text)
             case {"type": "tool_use", "tool_id": str(call), "tool_name": str(tool)}:
-                self._call(call, tool, record.get("parameters") or {})
+                self._answers[self._calls.begin(call, tool, record.get("parameters"))] = (
+                    self._answer
+                )
             case {"type": "tool_result", "tool_id": str(call)}:
                 self._result(call, record)
             case {"type": "error", "message": str(text)}:
@@ -197,34 +203,24 @@ class GeminiEvents:
             answer.reasoning = reasoning
             self._record_message(answer)
 
-    def _call(self, call: str, tool: str, arguments: Record) -> None:
-        self._calls[call] = tool, arguments, time.monotonic()
-        self._answers[call] = self._answer
-        self._session.tool_call(tool, arguments, event=event_of(call))
-
-    def _result(self, call: str, record: Record) -> None:
-        tool, arguments, began = self._calls.get(call, ("", {}, time.monotonic()))
-        milliseconds = round((time.monotonic() - began) * 1000, 1)
-        reasoning, kept = self._chat.finished_call(call)
-        if call in self._answers:
-            self._add_reasoning(self._answers[call], reasoning)
+    def _result(self, name: str, record: Record) -> None:
+        call = self._calls.find(name)
+        tool = call.tool if call else ""
+        kept = self._chat.finished_call(name) if call else Kept()
+        if call:
+            self._add_reasoning(self._answers.pop(call), kept.reasoning)
         self._answer = _Answer()
-        succeeded = record.get("status") == "success"
-        code = None
-        if tool == SHELL and kept:
-            found = _EXIT_CODE.search(kept)
-            code = int(found[1]) if found else 0 if succeeded else None
-        output = str(record.get("output") or _error(record) or ("" if tool == SHELL else kept))
-        self._session.tool_result(
-            event_of(call),
-            tool,
-            output,
-            ok=succeeded and not code,
-            exit_code=code,
-            duration_ms=milliseconds,
-        )
-        if tool == TODO_LIST and succeeded:
-            todos = [each for each in arguments.get("todos", ()) if isinstance(each, dict)]
+        ok = OUTCOMES.get(str(record.get("status")))
+        output = str(record.get("output") or _error(record))
+        if tool == SHELL:
+            ok = (
+                False if ok is False else None
+            )  # its success is that of the call, not of the command
+        else:
+            output = output or kept.output
+        self._calls.end(name, output, ok=ok, exit_code=kept.exit_code)
+        if call and tool == TODO_LIST and ok:
+            todos = [each for each in call.arguments.get("todos", ()) if isinstance(each, dict)]
             self._session.todo_list([todo(t.get("description"), t.get("status")) for t in todos])
 
     def _end(self, record: Record) -> None:
@@ -238,6 +234,16 @@ class GeminiEvents:
             self.failure = reason or "it named no reason"
 
 
+@dataclass(frozen=True)
+class Kept:
+    """Details of a call in the chat; none where there is no entry."""
+
+    reasoning: str = ""
+    """The reasoning before it."""
+    output: str = ""
+    exit_code: int | None = None
+
+
 class Chat:
     """Reader of the chats that it keeps: each line is an answer so far, or something else."""
 
@@ -247,18 +253,23 @@ class Chat:
         """Bytes that were read, by file."""
         self._reasoning: dict[str, str] = {}
         """Reasoning by the text of an answer."""
-        self._calls: dict[str, tuple[str, str]] = {}
-        """Reasoning before a call and its output, by its id."""
+        self._calls: dict[str, dict[tuple[str, ...], Kept]] = {}
+        """Calls by their id, which may repeat, and then by their place in the chat, in order."""
+        self._asked: dict[str, int] = {}
+        """Calls that were asked for, by their id."""
 
-    def finished_call(self, call: str) -> tuple[str, str]:
-        """Return the reasoning before a call and its output; empty where there is no entry."""
+    def finished_call(self, name: str) -> Kept:
+        """Return the next call with this id."""
+        number = self._asked.get(name, 0)
+        self._asked[name] = number + 1
         until = time.monotonic() + MAX_CHAT_SECONDS
         while True:
             self._poll()
-            if call in self._calls:
-                return self._calls[call]
+            calls = [*self._calls.get(name, {}).values()]
+            if number < len(calls):
+                return calls[number]
             if not self._read or time.monotonic() > until:
-                return "", ""
+                return Kept()
             time.sleep(0.02)
 
     def reasoning_of(self, text: str) -> str:
@@ -285,8 +296,12 @@ class Chat:
                 return
             reasoning = _thoughts(entry.get("thoughts") or ())
             self._reasoning[str(entry.get("content"))] = reasoning
-            for call in entry.get("toolCalls") or ():
-                self._calls[call["id"]] = reasoning, _response(call)
+            for number, call in enumerate(entry.get("toolCalls") or ()):
+                output = _response(call)
+                code = _exit_code(output, call) if call.get("name") == SHELL else None
+                place = (str(entry.get("id")), str(entry.get("timestamp")), str(number))
+                calls = self._calls.setdefault(call["id"], {})
+                calls[place] = Kept(reasoning, output, code)
         except (ValueError, TypeError, KeyError, AttributeError):
             return  # the form of the file may change; only details are lost
 
@@ -306,6 +321,23 @@ def _response(call: Record) -> str:
     """Return the output of a call, as the model got it."""
     parts = [part["functionResponse"]["response"] for part in call.get("result") or ()]
     return "\n".join(str(part.get("output") or part.get("error") or "") for part in parts)
+
+
+def _exit_code(text: str, call: Record) -> int | None:
+    """Return the exit code of a command, which stands after its output if it is not 0.
+
+    The output itself may have lines of that form. It is known from what was displayed.
+    """
+    text = text.removeprefix("<untrusted_context>\n").removesuffix("\n</untrusted_context>")
+    for output in (call.get("resultDisplay"), "(empty)"):
+        if isinstance(output, str) and text.startswith(f"Output: {output}"):
+            rest = text[len(f"Output: {output}") :]
+            if rest and not rest.startswith("\n"):
+                continue
+            if found := _EXIT_CODE.search(rest):
+                return int(found[1])
+            return None if _NO_EXIT.search(rest) else 0
+    return None
 
 
 def _error(record: Record) -> str:

@@ -7,15 +7,14 @@ message of the conversation as a line of JSON.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from runners.agent.calls import Calls
 from runners.agent.harness import prompt, run_harness
 from runners.agents import Harness, Spec
-from runners.agents._stream_json import event_of
 
 if TYPE_CHECKING:
     from runners.agent.session import AgentSession
@@ -157,8 +156,7 @@ class MiniEvents:
         """Why it gave up; empty if it did not."""
         self._session = session
         self._model = session.model.name if session.model else ""
-        self._begun: dict[str, float] = {}
-        """Times of calls without a result, by their id."""
+        self._calls = Calls(session)
 
     def __call__(self, record: Record) -> bool:
         match record:
@@ -194,9 +192,7 @@ class MiniEvents:
         self._message(record, str(choices[0].get("finish_reason") or ""))
         for call in record.get("tool_calls") or ():
             function = call["function"]
-            self._begun[call["id"]] = time.monotonic()
-            arguments = _arguments(function.get("arguments"))
-            self._session.tool_call(function["name"], arguments, event=event_of(call["id"]))
+            self._calls.begin(str(call["id"]), function["name"], function.get("arguments"))
 
     def _message(self, message: Record, stop_reason: str) -> None:
         text, reasoning = message.get("content"), message.get("reasoning_content")
@@ -213,32 +209,16 @@ class MiniEvents:
         code = extra.get("returncode")
         output = str(extra.get("raw_output", record.get("content") or ""))
         problem = str(extra.get("exception_info") or "")
-        began = self._begun.pop(call, time.monotonic())
-        self._session.tool_result(
-            event_of(call),
-            SHELL,
-            "\n".join(filter(None, (output, problem))),
-            ok=code == 0,
-            exit_code=code if type(code) is int else None,
-            duration_ms=round((time.monotonic() - began) * 1000, 1),
-        )
+        text = "\n".join(filter(None, (output, problem)))
+        self._calls.end(call, text, ok=False if problem else None, exit_code=code, tool=SHELL)
 
     def _exit(self, record: Record) -> None:
         extra = record.get("extra") or {}
         status, text = str(extra.get("exit_status", "")), str(record.get("content") or "")
         if status == SUBMITTED:
-            for call in [*self._begun]:  # the last call ends it, and has no result of its own
+            for call in self._calls.names():  # the last call ends it, and has no result of its own
                 self._result(call, {"extra": {"returncode": 0, "raw_output": text}})
         elif status in ENDED:
             self._session.log(f"{TITLE} {ENDED[status]}", level="warning")
         else:
             self.failure = text or status or "it named no reason"
-
-
-def _arguments(text: Any) -> dict[str, Any]:
-    """Return the arguments of a call, which are JSON."""
-    try:
-        found = json.loads(text)
-    except (ValueError, TypeError):
-        found = None
-    return found if isinstance(found, dict) else {"arguments": text}

@@ -171,9 +171,7 @@ class Loop:
             self._record(session, reply)
             text = CUT.format(limit=settings.max_output_tokens) if reply.stop == "length" else ""
             results = [
-                tools.refuse(call, f"{sample.number}.{turn}", f"Not done. {text}")
-                if text
-                else tools.answer(call, f"{sample.number}.{turn}")
+                tools.refuse(call, f"Not done. {text}") if text else tools.answer(call)
                 for call in reply.calls
             ]
             session.end_span(session.span, "turn")

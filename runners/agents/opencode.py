@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from runners.agent.calls import Calls
 from runners.agent.harness import mcp_server, prompt, run_harness
 from runners.agents import Harness, Spec
-from runners.agents._stream_json import event_of, todo
+from runners.agents._stream_json import todo
 
 if TYPE_CHECKING:
     from runners.agent.session import AgentSession
@@ -53,6 +54,8 @@ QUIET = {
 }
 """Variables without which it asks for addresses that its sandbox refuses."""
 TODO_LIST = "todowrite"
+OUTCOMES = {"completed": True, "error": False}
+"""Success that the status of a finished call states."""
 
 
 class Settings(BaseModel):
@@ -151,7 +154,9 @@ class OpenCodeEvents:
         """Why it gave up; empty if it did not."""
         self._session = session
         self._model = session.model.name if session.model else ""
+        self._calls = Calls(session)
         self._messages: dict[str, _Message] = {}
+        """Messages of answers that are not finished, by the id of an answer."""
         self._begun = False
 
     def __call__(self, record: Record) -> bool:
@@ -166,8 +171,8 @@ class OpenCodeEvents:
                 self._add(answer, reasoning=text)
             case {"type": "step_finish", "part": {"messageID": str(answer), "reason": str(reason)}}:
                 self.failure = ""  # it went on after an error
-                if answer in self._messages:
-                    self._record(self._messages[answer], reason)
+                if message := self._messages.pop(answer, None):
+                    self._record(message, reason)
             case {"type": "tool_use", "part": {"callID": str(call), "tool": str(tool)}}:
                 self._call(call, tool, record["part"]["state"])
             case {"type": "error"}:
@@ -197,24 +202,24 @@ class OpenCodeEvents:
 
     def _call(self, call: str, tool: str, state: Record) -> None:
         """Record a call with its result: a record has both."""
-        event = event_of(call)
-        arguments = state.get("input")
-        arguments = arguments if isinstance(arguments, dict) else {"input": arguments}
-        self._session.tool_call(tool, arguments, event=event)
-        detail = state.get("metadata")
-        code = detail.get("exit") if isinstance(detail, dict) else None
-        code = code if type(code) is int else None
-        done = state.get("status") == "completed"
-        self._session.tool_result(
-            event,
-            tool,
+        begun = self._calls.begin(call, tool, state.get("input"))
+        status, detail = state.get("status"), state.get("metadata")
+        if not isinstance(status, str) or status not in OUTCOMES:
+            return
+        ok: bool | None = OUTCOMES[status]
+        code = None
+        if isinstance(detail, dict) and "exit" in detail:
+            code = detail["exit"]
+            ok = ok if ok is False or code is not None else None
+        self._calls.end(
+            call,
             str(state.get("output") or state.get("error") or ""),
-            ok=done and not code,
+            ok=ok,
             exit_code=code,
             duration_ms=_duration(state.get("time")),
         )
-        if tool == TODO_LIST and done:
-            todos = [each for each in arguments.get("todos", ()) if isinstance(each, dict)]
+        if tool == TODO_LIST and ok:
+            todos = [each for each in begun.arguments.get("todos", ()) if isinstance(each, dict)]
             items = [todo(each.get("content"), each.get("status")) for each in todos]
             self._session.todo_list(items)
 

@@ -119,7 +119,6 @@ def test_event_batch_after_a_gap_is_refused_with_the_expected_number(caller):
         ({"kind": "log", "body": {"texts": "x"}}, "texts"),
         ({"kind": "log", "body": {"text": "x"}, "id": "submission-1"}, "agent's id"),
         ({"kind": "span_begin", "body": {"span_kind": "evaluation"}}, "turn or subagent"),
-        ({"kind": "log", "body": {"text": "\x00"}}, "NUL"),
         ({"kind": "log", "body": {"text": "x"}, "seq": 1}, "seq"),
         ({"kind": "log", "body": {"text": "x"}, "rev": 2**40}, "rev"),
     ],
@@ -130,6 +129,29 @@ def test_event_that_an_agent_may_not_record_refuses_its_batch(caller, event, wor
     refused = caller.post(f"/{run}/events", {"first": 1, "events": [good, event]})
     assert refused.status_code == 422 and word in refused.json()["error"]["message"]
     assert texts(run) == []
+
+
+def test_text_that_no_database_can_store_is_replaced_and_refuses_no_batch(caller):
+    run = caller.start()
+    events = [
+        {"kind": "log", "body": {"text": "a\x00b\ud800c"}},
+        {"kind": "note", "body": {"text": "n", "detail": {"\x00name\udfff": ["\x00", "\ud800"]}}},
+    ]
+    stored = caller.post(f"/{run}/events", {"first": 1, "events": events})
+    assert stored.status_code == 200 and stored.json()["next"] == 3
+    assert texts(run) == ["a\ufffdb?c", "n"]
+    detail = Run.objects.get(pk=run).events.get(kind="note").body["detail"]
+    assert detail == {"\ufffdname?": ["\ufffd", "?"]}
+
+
+def test_event_nested_too_deep_is_refused_with_the_reason(caller):
+    run = caller.start()
+    deep: Any = []
+    for _ in range(200):
+        deep = [deep]
+    event = {"kind": "note", "body": {"text": "x", "detail": {"a": deep}}}
+    refused = caller.post(f"/{run}/events", {"first": 1, "events": [event]})
+    assert refused.status_code == 422 and "deep" in refused.json()["error"]["message"]
 
 
 def test_event_batches_are_bounded(caller, alice):

@@ -199,6 +199,23 @@ def test_event_of_each_kind_shows_its_content(client, run, kind):
     assert f'id="e{seq}"' in page and "sample" in page
 
 
+@pytest.mark.parametrize(
+    ("ok", "shown"), [(True, ">ok<"), (False, ">failed<"), (None, ">ended</span>")]
+)
+def test_result_shows_a_state_only_where_one_is_stated(client, run, ok, shown):
+    drafts = (
+        EventDraft("tool_call", {"tool": "shell"}, id="agent-1"),
+        EventDraft("tool_result", {"call": "agent-1", "ok": ok, "output": "sample"}),
+    )
+    seq = record(run, drafts[0])
+    page = client.get(f"/runs/{run.pk}/events/?after={seq - 1}").content.decode()
+    assert "no result" in page
+    record(run, drafts[1])
+    page = client.get(f"/runs/{run.pk}/events/?after={seq - 1}").content.decode()
+    assert "no result" not in page
+    assert [text for text in (">ok<", ">failed<", ">ended</span>") if text in page] == [shown]
+
+
 @pytest.mark.parametrize("estimated", [True, False])
 def test_model_call_with_estimated_usage_is_marked(client, run, estimated):
     seq = record(run, EventDraft("model_call", {**SAMPLES["model_call"], "estimated": estimated}))

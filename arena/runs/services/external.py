@@ -127,11 +127,11 @@ def ingest(
     record; TooLarge beyond the limits of a run; Conflict if the run has ended.
     """
     _check_owner(run, user)
-    size = sum(len(json.dumps(event)) for event in events)
     try:
         drafts = [agent_event(event, number) for number, event in enumerate(events, start=first)]
     except (BadEvent, TypeError) as error:
         raise Invalid(str(error), "Nothing of this batch was stored.") from error
+    size = sum(len(json.dumps(event)) for event in events)
     known = max(_expected(run) - first, 0)
     _check_room(run, first + known, drafts[known:], size, room)
     prepared = prepare(drafts[known:])  # before the lock, for which others would wait

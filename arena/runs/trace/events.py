@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from arena.runs.strict import MAX_INTEGER, Int, Mismatch, Number, Strict, between, derived, read
+from arena.text import repaired
 from evaluation import types
 from evaluation.types import Profile
 
@@ -119,11 +120,14 @@ class ToolCall(Strict):
 
 
 class ToolResult(Strict):
-    """Result of a tool call; `call` is the id of the tool_call event."""
+    """Result of a tool call; `call` is the id of the tool_call event.
+
+    `ok` is null where nothing states whether it succeeded.
+    """
 
     call: str = ""
     tool: str = ""
-    ok: bool
+    ok: bool | None
     exit_code: Int | None = None
     duration_ms: Number | None = None
     output: str = ""
@@ -277,7 +281,10 @@ class BadEvent(ValueError):
 
 
 def checked_body(draft: EventDraft) -> dict[str, Any]:
-    """Return the body with all fields of its kind. Raises `BadEvent`."""
+    """Return the body with all fields of its kind, and text that can be stored.
+
+    Raises: BadEvent.
+    """
     if type(draft.rev) is not int or not 0 <= draft.rev <= MAX_REV:
         raise BadEvent(f"event {draft.kind!r}: rev is a number, 0 to {MAX_REV}")
     if deeper_than(MAX_DEPTH, draft.body):
@@ -285,9 +292,18 @@ def checked_body(draft: EventDraft) -> dict[str, Any]:
     if draft.kind not in BODIES:
         raise BadEvent(f"event {draft.kind!r}: there is no such kind")
     try:
-        return read(BODIES[draft.kind], dict(draft.body)).model_dump()
+        return read(BODIES[draft.kind], _repaired(dict(draft.body))).model_dump()
     except Mismatch as error:
         raise BadEvent(f"event {draft.kind!r}: {error}") from error
+
+
+def _repaired(value: Any) -> Any:
+    """Return JSON data with each text, names included, as it can be stored."""
+    if isinstance(value, str):
+        return repaired(value)
+    if isinstance(value, dict):
+        return {_repaired(name): _repaired(each) for name, each in value.items()}
+    return [_repaired(each) for each in value] if isinstance(value, list) else value
 
 
 def deeper_than(depth: int, body: Any) -> bool:

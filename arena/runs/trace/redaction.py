@@ -13,6 +13,8 @@ import re
 import time
 from typing import Any
 
+from arena.text import repaired
+
 REDACTED = "[redacted]"
 MAX_SECONDS = 2.0
 """Processor time for one event; what it does not suffice for is cut."""
@@ -78,7 +80,7 @@ def _clean_text(text: str, ends: float) -> str:
 
 
 def _cleaned(text: str, ends: float = math.inf) -> str:
-    text = text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+    text = repaired(text)
     for secret in _secrets_of_this_process():
         text = text.replace(secret, REDACTED)
     kept: list[str] = []

@@ -43,6 +43,15 @@ MALFORMED = {
 }
 
 
+def test_record_parts_of_a_long_line_become_one_line(start: Callable[..., Run]) -> None:
+    run = start()
+    recorder = Recorder(run.pk, "agent")
+    parts = [("one", False), ("tw", True), ("o", False), ("\ud800\x00", False)]
+    recorder.record([json.dumps({"kind": "raw", "text": t, "more": more}) for t, more in parts])
+    recorder.flush()
+    assert run.events.get(kind="raw_output").body["text"] == "one\ntwo\n?\ufffd\n"
+
+
 @pytest.mark.parametrize("line", MALFORMED.values(), ids=MALFORMED)
 def test_record_malformed_line_is_kept_as_a_log(start: Callable[..., Run], line: str) -> None:
     run = start()

@@ -99,11 +99,3 @@ def test_run_with_a_large_output_keeps_its_beginning_and_end(tmp_path: Path) -> 
     ).output
     assert output.startswith("first\n") and output.endswith("\nlast\n")
     assert "bytes left out]" in output and len(output) < MAX_OUTPUT_BYTES + 100
-
-
-def test_run_records_its_call_under_a_given_id(tmp_path: Path) -> None:
-    out = io.StringIO()
-    session = AgentSession(tmp_path, TaskBrief("k/cpp-to-cpp", "k.cpp", 3, 60), out)
-    session.run("true", event="agent-call-7")
-    call, result = map(json.loads, out.getvalue().splitlines())
-    assert (call["id"], result["body"]["call"]) == ("agent-call-7", "agent-call-7")

@@ -35,15 +35,24 @@ class Stream:
         """Feed a recording."""
         return self._feed((RECORDINGS / f"{name}.jsonl").read_text().splitlines())
 
+    def feed_line(self, line: str) -> Stream:
+        """Feed a line as it is, which may be no record."""
+        return self._feed([line])
+
     def _feed(self, lines: Iterable[str]) -> Stream:
         for line in lines:
             translate_line(self.session, line, self._translate)
         return self
 
     @property
+    def lines(self) -> list[str]:
+        """Return the lines that the arena reads."""
+        return self._out.getvalue().splitlines()
+
+    @property
     def events(self) -> list[dict[str, Any]]:
         """Return the events, without the lines of the output itself."""
-        found = [json.loads(line) for line in self._out.getvalue().splitlines()]
+        found = [json.loads(line) for line in self.lines]
         events = [each for each in found if each["kind"] != "raw"]
         for event in events:
             checked_body(EventDraft(event["kind"], event["body"], event["id"]))

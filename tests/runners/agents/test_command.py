@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,6 +135,31 @@ print("last", file=sys.stderr)
         "last"
     ]
     assert (harness.workspace.folder / "tools/a.txt").read_text() == "a"
+
+
+def test_event_of_a_program_replaces_none_of_the_sessions_own(tmp_path: Path) -> None:
+    harness = AgentHarness(tmp_path, "int a;\n")
+    line = {"kind": "note", "id": "agent-1", "body": {"text": "n", "detail": {}}}
+    program = f"print({json.dumps(json.dumps(line))})\n" * 3
+    settings = {"command": ["python3", "it.py"], "files": {"it.py": program, "a.txt": "a"}}
+    assert harness.work("command", lambda source: timed(1.0), settings).code == 0
+    names = {(event["id"], event["kind"]) for event in harness.events}
+    assert len(names) == len({name for name, _ in names}) and len(bodies(harness, "note")) == 3
+    assert len({e["id"] for e in harness.events if e["kind"] == "note"}) == 1
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_progress_bar_keeps_its_last_state(tmp_path: Path, stream: str) -> None:
+    program = f"""
+import sys
+for percent in range(3001):
+    sys.{stream}.write(f"\\r{{percent / 30:5.1f}} % of the file")
+"""
+    harness = AgentHarness(tmp_path, "int a;\n")
+    settings = {"command": ["python3", "-c", program]}
+    assert harness.work("command", lambda source: timed(1.0), settings).code == 0
+    logs = [body["text"] for body in bodies(harness, "log")]
+    assert logs == ["100.0 % of the file"]
 
 
 def test_many_lines_become_few_events(tmp_path: Path) -> None:

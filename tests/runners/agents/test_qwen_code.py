@@ -44,7 +44,7 @@ def test_recording_becomes_messages_calls_and_results(stream: Stream) -> None:
         "run_shell_command", "read_file", "agent", "todo_write", "write_file", "run_shell_command",
     ]  # fmt: skip
     results = stream.of("tool_result")
-    assert (results[0]["output"], results[0]["exit_code"]) == ("int f();\nint g();", 0)
+    assert (results[0]["output"], results[0]["ok"]) == ("int f();\nint g();", True)
     assert (results[-1]["ok"], results[-1]["exit_code"]) == (False, 3)
 
 
