@@ -29,4 +29,4 @@ def audit(request: HttpRequest) -> HttpResponse:
         "actors": AuditEntry.objects.values_of("actor_name"),
         "actions": AuditEntry.objects.values_of("action"),
     }
-    return render(request, "curation/audit.html", context)
+    return render(request, "curate/audit.html", context)

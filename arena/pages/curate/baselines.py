@@ -38,4 +38,4 @@ def baselines(request: HttpRequest) -> HttpResponse:
         context["series"] = [each for each in found if each.drifted or not only]
     elif slug:
         context["error"], status = f"No device {slug[:100]!r} was measured here.", 404
-    return render(request, "curation/baselines.html", context, status=status)
+    return render(request, "curate/baselines.html", context, status=status)

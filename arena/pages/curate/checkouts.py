@@ -32,4 +32,4 @@ def checkout(request: HttpRequest) -> HttpResponse:
             context["plan"] = checkouts.plan(path)
     except UserError as error:
         context["error"], status = error.text, error.status
-    return render(request, "curation/checkout.html", context, status=status)
+    return render(request, "curate/checkout.html", context, status=status)

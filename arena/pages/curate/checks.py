@@ -20,14 +20,14 @@ from arena.errors import UserError
 @require_safe
 @reviewers_only
 def check(request: HttpRequest, pk: int) -> HttpResponse:
-    return render(request, "curation/check.html", _context(pk))
+    return render(request, "curate/check.html", _context(pk))
 
 
 @require_safe
 @reviewers_only
 def steps(request: HttpRequest, pk: int) -> HttpResponse:
     """Answer with the part of the page that changes."""
-    return render(request, "curation/_steps.html", _context(pk))
+    return render(request, "curate/_steps.html", _context(pk))
 
 
 @require_POST

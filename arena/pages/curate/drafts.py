@@ -45,7 +45,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "closed": listed.exclude(state__in=("draft", "review", "approved"))[:MAX_CLOSED],
         "tasks": tasks.order_by("operator__slug", "track"),
     }
-    return render(request, "curation/index.html", context)
+    return render(request, "curate/index.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -58,12 +58,12 @@ def new(request: HttpRequest) -> HttpResponse:
             made = _create(request)
         except UserError as error:
             context |= {"error": error.text, "given": request.POST}
-            return render(request, "curation/new.html", context, status=error.status)
+            return render(request, "curate/new.html", context, status=error.status)
         if len(made) > 1:
             messages.success(request, f"{len(made)} drafts were made.")
             return redirect("curate")
         return redirect("draft", made[0].pk)
-    return render(request, "curation/new.html", context)
+    return render(request, "curate/new.html", context)
 
 
 def _create(request: HttpRequest) -> list[Draft]:
@@ -127,7 +127,7 @@ def draft(request: HttpRequest, pk: int) -> HttpResponse:
         "may_review": drafts.reviewer_problem(shown, user) is None,
         "published": Task.objects.filter(operator__slug=shown.name).select_related("operator"),
     }
-    return render(request, "curation/draft.html", context)
+    return render(request, "curate/draft.html", context)
 
 
 @require_safe
@@ -137,7 +137,7 @@ def diff(request: HttpRequest, pk: int) -> HttpResponse:
     shown = get_object_or_404(Draft, pk=pk)
     before = drafts.published_files(shown.name)
     context = {"draft": shown, "before": before, "changes": changes(before, shown.files)}
-    return render(request, "curation/diff.html", context)
+    return render(request, "curate/diff.html", context)
 
 
 @require_POST

@@ -41,7 +41,7 @@ def file(request: HttpRequest, pk: int) -> HttpResponse:
         "readonly": not draft.is_open,
         "max_bytes": files.MAX_FILE_BYTES,
     }
-    return render(request, "curation/file.html", context, status=status)
+    return render(request, "curate/file.html", context, status=status)
 
 
 def _store(request: HttpRequest, draft: Draft, path: str, text: str) -> HttpResponse:

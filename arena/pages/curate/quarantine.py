@@ -34,7 +34,7 @@ def quarantine(request: HttpRequest) -> HttpResponse:
         "runs": held[:MAX_LISTED],
         "agents": Agent.objects.exclude(quarantined_at=None).order_by("-quarantined_at"),
     }
-    return render(request, "curation/quarantine.html", context, status=status)
+    return render(request, "curate/quarantine.html", context, status=status)
 
 
 def _change(request: HttpRequest) -> HttpResponse:

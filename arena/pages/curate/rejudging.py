@@ -45,7 +45,7 @@ def index(request: HttpRequest) -> HttpResponse:
         total=Count("items"), done=Count("items", filter=~Q(items__status__in=OPEN_ITEMS))
     )
     context["listed"] = counted.select_related("requested_by")[:MAX_LISTED]
-    return render(request, "curation/rejudge.html", context, status=status)
+    return render(request, "curate/rejudge.html", context, status=status)
 
 
 def _start(request: HttpRequest, filters: Filters) -> Rejudging:
@@ -72,14 +72,14 @@ def _estimate(filters: Filters) -> dict[str, Any]:
 @require_safe
 @staff_only
 def rejudging(request: HttpRequest, pk: int) -> HttpResponse:
-    return render(request, "curation/rejudging.html", _context(request, pk))
+    return render(request, "curate/rejudging.html", _context(request, pk))
 
 
 @require_safe
 @staff_only
 def progress(request: HttpRequest, pk: int) -> HttpResponse:
     """Answer with the part of the page that changes."""
-    return render(request, "curation/_rejudging.html", _context(request, pk))
+    return render(request, "curate/_rejudging.html", _context(request, pk))
 
 
 @require_POST
