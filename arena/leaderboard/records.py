@@ -25,6 +25,11 @@ class Record:
     until: datetime | None = None
 
     @property
+    def is_first(self) -> bool:
+        """Return whether it beat the baseline itself, as no record stood before."""
+        return self.beaten == 1.0
+
+    @property
     def gain(self) -> float:
         """The speed over the previous record, on held-out cases."""
         return (self.run.unseen_speedup or 0.0) / self.beaten

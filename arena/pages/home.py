@@ -16,6 +16,7 @@ from arena.catalog.models import Task
 from arena.catalog.templatetags.figures import Scale
 from arena.leaderboard.ablation import ablation_tables
 from arena.leaderboard.boards import Board, boards, boards_of_tracks
+from arena.leaderboard.boards import leaders as fastest_of_tasks
 from arena.leaderboard.claims import finding
 from arena.leaderboard.records import records
 from arena.leaderboard.results import Snapshot, computed, snapshot
@@ -29,9 +30,8 @@ from arena.runs.reward import FORMULA
 from arena.runs.states import RUN_JUDGED, RunStatus, Scope
 
 MAX_LEADERS = 3
-MAX_NEWEST_RUNS = 8
-MAX_NEWEST_RECORDS = 5
-MAX_ACTIVE_RUNS = 12
+MAX_NEWEST_RUNS = MAX_NEWEST_RECORDS = 5
+MAX_ACTIVE_RUNS = 3
 
 
 @require_safe
@@ -43,7 +43,7 @@ def home(request: HttpRequest) -> HttpResponse:
     else:
         newest = computed(now, "newest runs", lambda: _newest_table(visible))
     context = {
-        "active": _with_best(_active(visible.active())),
+        **_active(visible.active()),
         "leaders": computed(now, "home leaders", _leaders),
         "records": computed(now, "newest records", _records),
         "newest": newest,
@@ -68,12 +68,25 @@ def _leaders() -> SafeString:
     """Return the leaders of each device as HTML, which is the same until a result changes."""
     now = snapshot()
     found = [_with_ranks(board, now) for board in boards(shown=now)]
-    leaders = [(board, (board.ranked or board.rows)[:MAX_LEADERS]) for board in found]
+    leaders = [
+        (board, (board.ranked or board.rows)[:MAX_LEADERS], *_solved_and_slower(board, now))
+        for board in found
+    ]
     context = {
         "boards": leaders,
-        "scale": scale_of(row for _, rows in leaders for row in rows),
+        "scale": scale_of(row for _, rows, *_ in leaders for row in rows),
     }
     return render_to_string("parts/leaders.html", context) if found else SafeString("")
+
+
+def _solved_and_slower(board: Board, now: Snapshot) -> tuple[int, int]:
+    """Return how many tasks of a board are solved, and on how many of these nothing is faster.
+
+    That is where the best kernel is surely slower than the baseline on held-out cases.
+    """
+    best = fastest_of_tasks(board.filters.hardware, now)
+    found = [best[task] for task in board.tasks if task in best]
+    return len(found), sum(each.slower for each in found)
 
 
 def _with_ranks(board: Board, now: Snapshot) -> Board:
@@ -84,13 +97,13 @@ def _with_ranks(board: Board, now: Snapshot) -> Board:
 def _records() -> SafeString | str:
     newest = records(MAX_NEWEST_RECORDS)
     scale = unseen_scale([record.run for record in newest])
-    context = {"records": newest, "scale": scale}
+    context = {"records": newest, "scale": scale, "brief": True}
     return render_to_string("parts/records_table.html", context) if newest else ""
 
 
 def _newest_table(visible: RunQuerySet) -> SafeString | str:
     newest = _newest(visible)
-    context = {"runs": newest, "scale": unseen_scale(newest)}
+    context = {"runs": newest, "scale": unseen_scale(newest), "brief": True}
     return render_to_string("parts/runs_table.html", context) if newest else ""
 
 
@@ -108,16 +121,22 @@ def _counts(now: Snapshot) -> dict[str, int]:
     return {
         "judged": len(now.table.rows),
         "rounds": int(now.table.rows["rounds"].sum()),
-        "tasks": Task.objects.runnable().count(),
+        "tasks": Task.objects.published().count(),
         "agents": sum(agent.active for agent in now.agents.values()),
     }
 
 
-def _active(active: RunQuerySet) -> list[Run]:
-    """Return the runs at work, then the queued ones in the order of the queue."""
+def _active(active: RunQuerySet) -> dict[str, Any]:
+    """Return the first runs at work, then of the queue in its order, and counts of the others."""
     at_work = active.exclude(status=RunStatus.QUEUED).order_by("created_at")
-    runs = [*at_work[:MAX_ACTIVE_RUNS], *active.in_turn()[:MAX_ACTIVE_RUNS]]
-    return runs[:MAX_ACTIVE_RUNS]
+    runs = list(at_work[:MAX_ACTIVE_RUNS])
+    waiting = list(active.in_turn()[: MAX_ACTIVE_RUNS - len(runs)])
+    queued = active.filter(status=RunStatus.QUEUED)
+    return {
+        "active": _with_best([*runs, *waiting]),
+        "more_running": at_work.count() - len(runs),
+        "more_waiting": queued.count() - len(waiting),
+    }
 
 
 def _with_best(runs: list[Run]) -> list[tuple[Run, Evaluation | None]]:

@@ -41,7 +41,7 @@ def tasks(request: HttpRequest) -> HttpResponse:
     """List the published tasks, with the fastest agent of each on one device."""
     chosen = {name: request.GET.get(name, "") for name in ("suite", "category", "track")}
     words = words_of(request)
-    published = Task.objects.visible_to(request.user).filter(status=Task.Status.PUBLISHED)
+    published = Task.objects.visible_to(request.user).published()
     found = published.matching(**chosen).named(words).select_related("operator")
     production = PRODUCTION in (chosen["suite"], chosen["track"])
     devices = options(Filters(suite=PRODUCTION) if production else Filters(), "hardware")
