@@ -8,6 +8,7 @@ clock of one machine ends nobody's work.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -21,9 +22,17 @@ LEASE = timedelta(seconds=30)
 MESSAGE_GRACE = timedelta(seconds=20)
 """Time after which a message that nobody has taken is sent again."""
 MAX_ATTEMPTS = 2
+"""Attempts that end by a fault of the judge."""
+MAX_INTERRUPTIONS = 10
+"""Attempts that a stop, a lost machine or a lost database ends, which is nobody's fault."""
 SILENT = "Its worker stopped answering."
 QUEUED, RUNNING = "queued", "running"
 ACTIVE = (QUEUED, RUNNING)
+
+
+def machine_of(name: str) -> str:
+    """Return the machine in the name of a lease or of a worker."""
+    return re.split("[:/]", name, maxsplit=1)[0]
 
 
 def database_time() -> datetime:
@@ -67,9 +76,10 @@ class LeasedQuerySet(models.QuerySet[Any]):
         ended = {"status": status, "lease": "", "ended_at": Now()}
         return bool(self.held(pk, lease).update(**ended, **values))
 
-    def queue_again(self, pk: int, lease: str, **values: Any) -> bool:
+    def queue_again(self, pk: int, lease: str, interrupted: bool, **values: Any) -> bool:
         """Let a row wait again; return False if the lease is lost."""
-        return bool(self.held(pk, lease).update(status=QUEUED, lease="", **values))
+        again = {"status": QUEUED, "lease": "", **after_attempt(lease, interrupted)}
+        return bool(self.held(pk, lease).update(**again, **values))
 
     def silent(self) -> Self:
         """Return the rows whose workers are silent."""
@@ -89,7 +99,11 @@ class Leased(models.Model):
     """Columns of a row that workers claim; its `status` is declared beside its other states."""
 
     attempts = models.PositiveIntegerField(default=0)
+    interruptions = models.PositiveIntegerField(default=0)
+    """Attempts that were ended by a stop, a lost machine or a lost database."""
     lease = models.CharField(max_length=100, blank=True)
+    broken_on = models.CharField(max_length=100, blank=True)
+    """Machine of the last attempt, if that broke or was interrupted."""
     heartbeat_at = models.DateTimeField(db_default=Now())
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -97,3 +111,15 @@ class Leased(models.Model):
 
     class Meta:
         abstract = True
+
+    def is_tried_again(self, interrupted: bool) -> bool:
+        """Return whether there is another attempt after one that was interrupted, or broke."""
+        if interrupted:
+            return self.interruptions < MAX_INTERRUPTIONS
+        return self.attempts - self.interruptions < MAX_ATTEMPTS
+
+
+def after_attempt(lease: str, interrupted: bool) -> dict[str, Any]:
+    """Return the changes of a row that waits again after the attempt that held `lease`."""
+    counted = {"interruptions": F("interruptions") + 1} if interrupted else {}
+    return {"broken_on": machine_of(lease), **counted}

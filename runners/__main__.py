@@ -38,6 +38,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     worker.add_argument("--threads", type=int, default=1, help="parallel messages (default 1)")
     worker.add_argument("--nice", type=int, default=0, help="niceness of the process (default 0)")
+    worker.add_argument(
+        "--grace",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="at SIGTERM take nothing new, and give current work so long (default 0)",
+    )
+    worker.add_argument(
+        "--max-seconds",
+        type=float,
+        default=float("inf"),
+        metavar="SECONDS",
+        help="end by itself after so long, such as before the end of a job of Slurm",
+    )
     worker.set_defaults(command=_worker)
     return parser
 
@@ -78,9 +92,10 @@ def _worker(options: argparse.Namespace) -> int:
     os.nice(options.nice)
     try:
         if options.hardware:
-            serve(*hardware_duties(options.device))
+            duties = hardware_duties(options.device)
         else:
-            serve(Duty(tuple(options.queues), options.threads))
+            duties = [Duty(tuple(options.queues), options.threads)]
+        serve(*duties, grace=options.grace, seconds=options.max_seconds)
     except NoHardware as error:
         print(f"worker: {error}", file=sys.stderr)
         return 1

@@ -415,13 +415,17 @@ class WorkerQuerySet(models.QuerySet["Worker"]):
     def live(self) -> Self:
         return self.filter(live=True)
 
+    def fit(self) -> Self:
+        """Return the live workers that take work: those without a problem."""
+        return self.live().filter(problem="")
+
     def queues(self) -> set[str]:
-        """Return the queues that live workers consume."""
-        return {name for worker in self.live() for name in worker.queues}
+        """Return the queues from which workers take work."""
+        return {name for worker in self.fit() for name in worker.queues}
 
     def serving(self, queue: str) -> list[Worker]:
-        """Return the live workers that consume `queue`."""
-        return [worker for worker in self.live() if queue in worker.queues]
+        """Return the workers that take work from `queue`."""
+        return [worker for worker in self.fit() if queue in worker.queues]
 
 
 class WorkerManager(models.Manager["Worker"].from_queryset(WorkerQuerySet)):  # type: ignore[misc]
@@ -448,6 +452,8 @@ class Worker(models.Model):
     `{"harnesses": {name: {"version": text, "problem": text}},
     "providers": {name: {"wires": [text], "problem": text}}}`
     """
+    problem = models.CharField(max_length=300, blank=True)
+    """Why it takes no work: its clock, its disk, evaluations that broke in a row, its end."""
     pid = models.PositiveIntegerField()
     started_at = models.DateTimeField(db_default=Now())
     last_seen_at = models.DateTimeField(db_default=Now())

@@ -360,6 +360,9 @@ def register_hardware(device: Mapping[str, Any]) -> Hardware:
     return hardware
 
 
+MAX_PROBLEM = 300
+
+
 def heartbeat_worker(
     name: str,
     *,
@@ -367,12 +370,18 @@ def heartbeat_worker(
     pid: int,
     hardware: Hardware | None = None,
     capabilities: Mapping[str, Any] | None = None,
+    problem: str = "",
 ) -> None:
     """Record a heartbeat of a worker and its queues; a worker without one for 30 s is offline.
 
-    `capabilities` is what `Worker` says of them; None leaves them as they are.
+    `capabilities` is what `Worker` says of them; None leaves them as they are. `problem` is why it
+    takes no work.
     """
-    values: dict[str, Any] = {"queues": list(queues), "hardware": hardware}
+    values: dict[str, Any] = {
+        "queues": list(queues),
+        "hardware": hardware,
+        "problem": problem[:MAX_PROBLEM],
+    }
     if capabilities is not None:
         values["capabilities"] = dict(capabilities)
     alive = Worker.objects.filter(name=name, pid=pid).update(last_seen_at=Now(), **values)

@@ -15,7 +15,7 @@ from arena.catalog.models import Hardware, Worker
 from arena.curation.models import Check, CheckStatus, CheckStep, Draft
 from arena.curation.validation import problems_of, targets_of
 from arena.errors import Conflict, NotFound
-from arena.leases import MAX_ATTEMPTS, SILENT
+from arena.leases import SILENT
 
 ACTOR = "check_draft"
 MAX_STEPS = 5_000
@@ -96,13 +96,13 @@ def finish_check(check_id: int, lease: str, admitted: bool, message: str = "") -
     return Check.objects.end(check_id, lease, status, message=message)
 
 
-def break_check(check_id: int, lease: str, reason: str) -> bool:
+def break_check(check_id: int, lease: str, reason: str, interrupted: bool = False) -> bool:
     """Retry a check that failed by the arena's fault, or end it. False if the lease is lost."""
     check = Check.objects.select_related("hardware").get(pk=check_id)
-    if check.attempts >= MAX_ATTEMPTS:
+    if not check.is_tried_again(interrupted):
         return Check.objects.end(check_id, lease, CheckStatus.BROKEN, message=reason)
     with transaction.atomic():
-        if not Check.objects.queue_again(check_id, lease, total=0):
+        if not Check.objects.queue_again(check_id, lease, interrupted, total=0):
             return False
         check.steps.all().delete()
         queue.enqueue(ACTOR, check.hardware.queue, check_id)
@@ -112,7 +112,7 @@ def break_check(check_id: int, lease: str, reason: str) -> bool:
 def reap_checks() -> int:
     """End checks whose worker is silent, and send messages again that nobody has claimed."""
     silent = Check.objects.silent().values_list("pk", "lease")
-    count = sum(break_check(pk, lease, SILENT) for pk, lease in silent)
+    count = sum(break_check(pk, lease, SILENT, True) for pk, lease in silent)
     for check in Check.objects.unclaimed().select_related("hardware"):
         if Check.objects.sends_again(check):
             queue.enqueue(ACTOR, check.hardware.queue, check.pk)

@@ -27,7 +27,7 @@ from arena.leaderboard.production import (
     predicted,
 )
 from arena.leaderboard.results import Snapshot, computed, snapshot
-from arena.leases import MAX_ATTEMPTS, SILENT
+from arena.leases import SILENT
 from arena.runs.models import Evaluation, Run, Standing
 from arena.runs.states import EVALUATION_ACTIVE
 from arena.runs.trace.redaction import clean
@@ -177,16 +177,13 @@ def finish(composition: Composition, lease: str, report: Report) -> bool:
     )
 
 
-def put_back(pk: int, lease: str, reason: str) -> bool:
-    """Retry a composition that failed by the arena's fault, or end it. False if the lease is lost.
-
-    It is tried MAX_ATTEMPTS times.
-    """
+def put_back(pk: int, lease: str, reason: str, interrupted: bool = False) -> bool:
+    """Retry a composition that failed by our fault, or end it. False if the lease is lost."""
     composition = Composition.objects.select_related("hardware").get(pk=pk)
-    if composition.attempts >= MAX_ATTEMPTS:
+    if not composition.is_tried_again(interrupted):
         return Composition.objects.end(pk, lease, CompositionStatus.BROKEN, message=clean(reason))
     with transaction.atomic():
-        if not Composition.objects.queue_again(pk, lease):
+        if not Composition.objects.queue_again(pk, lease, interrupted):
             return False
         queue.enqueue(ACTOR, composition.hardware.queue, pk)
     return True
@@ -195,4 +192,4 @@ def put_back(pk: int, lease: str, reason: str) -> bool:
 def reap() -> int:
     """Put compositions back whose worker is silent, and return their number."""
     silent = Composition.objects.silent().values_list("pk", "lease")
-    return sum(put_back(pk, lease, SILENT) for pk, lease in silent)
+    return sum(put_back(pk, lease, SILENT, True) for pk, lease in silent)

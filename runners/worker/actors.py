@@ -5,12 +5,44 @@ Each claims its row first, so a doubled message does nothing.
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import dramatiq
+from dramatiq import Broker, MessageProxy, Middleware
 
 from arena import queue
 from runners.worker import attempt, judging
 
+
+class Current(Middleware):
+    """Number of messages that this process works on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.count = 0
+
+    def _add(self, change: int) -> None:
+        with self._lock:
+            self.count += change
+
+    def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
+        self._add(1)
+
+    def after_process_message(
+        self,
+        broker: Broker,
+        message: MessageProxy,
+        *,
+        result: Any = None,
+        exception: BaseException | None = None,
+    ) -> None:
+        self._add(-1)
+
+
+current = Current()
 broker = queue.broker()
+broker.add_middleware(current)
 
 
 @dramatiq.actor(broker=broker, queue_name=queue.AGENTS)

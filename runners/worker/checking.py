@@ -59,7 +59,8 @@ def _carry_out(check: Check, lease: str, bench: Bench) -> None:
     try:
         _Checking(check, lease, bench).carry_out()
     except Exception as error:
-        checks.break_check(check.pk, lease, f"{type(error).__name__}: {error}"[:MAX_TEXT])
+        text = f"{type(error).__name__}: {error}"[:MAX_TEXT]
+        checks.break_check(check.pk, lease, text, judging.is_interruption(error))
         raise
 
 
@@ -177,7 +178,7 @@ class _Checking:
         """End the check; a worker that stops leaves it to another."""
         if ended.ending is Ending.STOPPED:
             if stopping.is_set():
-                checks.break_check(self.check.pk, self.lease, "Its worker was stopped.")
+                checks.break_check(self.check.pk, self.lease, "Its worker was stopped.", True)
             return
         if ended.ending is Ending.DEADLINE:
             text = f"The check took more than {CHECK_SECONDS} seconds."

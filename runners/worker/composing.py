@@ -15,7 +15,7 @@ from arena.runs.states import Scope
 from evaluation.kinds.module.composition import COMPOSITION
 from evaluation.types import Report, from_json
 from runners.worker.bench import Bench, here, taken
-from runners.worker.judging import MEASURE, JudgeBroke, Judging, cache
+from runners.worker.judging import MEASURE, JudgeBroke, Judging, cache, is_interruption
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +47,10 @@ def _carry_out(composition: Composition, lease: str, bench: Bench) -> None:
         assert report is not None, "a measurement has a report"
     except JudgeBroke as broke:
         logger.warning("%s: %s", composition, broke)
-        compositions.put_back(composition.pk, lease, str(broke))
+        compositions.put_back(composition.pk, lease, str(broke), is_interruption(broke))
     except Exception as error:
-        compositions.put_back(composition.pk, lease, f"{type(error).__name__}: {error}")
+        text = f"{type(error).__name__}: {error}"
+        compositions.put_back(composition.pk, lease, text, is_interruption(error))
         raise
     else:
         compositions.finish(composition, lease, from_json(Report, report))

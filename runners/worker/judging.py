@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.db import DatabaseError
 
 from arena.catalog.models import Hardware
 from arena.catalog.task_folders import root_of
@@ -24,6 +25,7 @@ from arena.runs.states import EvaluationStatus, Scope
 from evaluation.code.building import nvcc
 from evaluation.types import GateResult, Profile, Report, from_json
 from runners.process.supervisor import Child, Ended, Ending
+from runners.worker import health
 from runners.worker.bench import Bench, OnLines, beside_processor, here, taken
 from runners.worker.release import Release
 
@@ -64,6 +66,15 @@ class JudgeBroke(Exception):
     """Raised where the judge ended without a verdict; the message says how."""
 
 
+class JudgeStopped(JudgeBroke):
+    """Raised where the worker or a lost lease stopped the judge."""
+
+
+def is_interruption(error: Exception) -> bool:
+    """Return whether a stop or a lost database ended it, and not a fault of the judge."""
+    return isinstance(error, (JudgeStopped, DatabaseError))
+
+
 def build(evaluation_id: int) -> None:
     """Execute the build stage of a waiting evaluation, while nothing is measured on the cores."""
     with taken([beside_processor(settings.ARENA_HOME)]) as place:
@@ -101,11 +112,15 @@ def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None
         ).carry_out()
     except JudgeBroke as broke:
         logger.warning("evaluation %s, %s: %s", evaluation_id, stage.name, broke)
-        services.break_evaluation(evaluation_id, lease, str(broke))
+        if not is_interruption(broke):
+            health.here.broke(evaluation_id, str(broke))
+        services.break_evaluation(evaluation_id, lease, str(broke), is_interruption(broke))
     except Exception as error:
-        services.break_evaluation(evaluation_id, lease, f"{type(error).__name__}: {error}")
+        text = f"{type(error).__name__}: {error}"
+        services.break_evaluation(evaluation_id, lease, text, is_interruption(error))
         raise
     else:
+        health.here.judged()
         if report is None:
             services.finish_build(evaluation_id, lease)
         elif evaluation.scope == Scope.PROFILE:
@@ -180,6 +195,8 @@ class Judging:
             judge = self._start(COMMAND, request, {}, self._receive_lines)
             ended = judge.follow(deadline=lambda: end, heartbeat=self.heartbeat)
         self.publish()
+        if ended.ending is Ending.STOPPED:
+            raise JudgeStopped("The judge was stopped with its worker.")
         if ended.ending is not Ending.EXITED or ended.code not in REPORTED:
             raise JudgeBroke(self._explain(ended))
         if ended.code == PASSED and self.stage is BUILD:
@@ -232,8 +249,6 @@ class Judging:
         match ended.ending:
             case Ending.DEADLINE:
                 return f"The judge took more than {self.stage.seconds:g} seconds."
-            case Ending.STOPPED:
-                return "The judge was stopped with its worker."
             case Ending.EXCESS:
                 return f"The judge {ended.excess}."
             case Ending.FLOOD | Ending.LONG_LINE:

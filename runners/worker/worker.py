@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,12 +20,13 @@ from dramatiq import Worker as Consumer
 
 from arena import queue
 from arena.catalog import services as catalog
-from arena.catalog.models import Hardware
+from arena.catalog.models import Hardware, Worker
+from arena.leases import machine_of
 from arena.runs import services as runs
 from runners import harnesses
 from runners.process.supervisor import stopping
-from runners.worker import bench
-from runners.worker.actors import broker
+from runners.worker import bench, health
+from runners.worker.actors import broker, current
 from runners.worker.devices import find_devices
 
 logger = logging.getLogger(__name__)
@@ -33,6 +36,8 @@ CAPABILITIES_SECONDS = 30.0
 """Interval at which a worker that runs agents looks for their harnesses and keys."""
 IDLE_POLL_MS = 300
 SHUTDOWN_MS = 10_000
+DRAIN_SECONDS = 0.5
+"""Interval at which a worker that ends looks whether its work has ended."""
 
 
 @dataclass(frozen=True)
@@ -52,19 +57,49 @@ class Duty:
         return [f"{name}/{device[:8]}" if device else name for device in self.devices]
 
 
-def serve(*duties: Duty) -> None:
-    """Work until SIGTERM or SIGINT, which also stop current work."""
+def serve(*duties: Duty, grace: float = 0.0, seconds: float = math.inf) -> None:
+    """Work until SIGTERM, SIGINT or the end of `seconds`.
+
+    Then it takes nothing new, and current work has `grace` seconds to end. What has not ended by
+    then, or at a second signal, is stopped and left to another worker.
+    """
+    draining = threading.Event()
+
+    def end(*_: object) -> None:
+        if draining.is_set() or not grace:
+            stopping.set()
+        draining.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
-    with serving(*duties):
-        while not stopping.is_set():
-            poll(*duties)
-            stopping.wait(POLL_SECONDS)
+        signal.signal(number, end)
+    until = time.monotonic() + seconds
+    with serving(*duties) as consumers:
+        while not (draining.is_set() or time.monotonic() >= until):
+            hold(consumers, bool(poll(*duties)))
+            draining.wait(min(POLL_SECONDS, max(0.0, until - time.monotonic())))
+        _drain(duties, consumers, grace)
     bench.clear_here()
 
 
+def _drain(duties: Sequence[Duty], consumers: Sequence[Consumer], grace: float) -> None:
+    """Take nothing new, and wait for current work, for `grace` seconds at most."""
+    hold(consumers, True)
+    until = time.monotonic() + grace
+    while current.count and not stopping.is_set() and time.monotonic() < until:
+        poll(*duties, problem=f"It ends: it finishes {current.count} more, and takes nothing new.")
+        stopping.wait(min(DRAIN_SECONDS, max(0.0, until - time.monotonic())))
+
+
+def hold(consumers: Sequence[Consumer], held: bool) -> None:
+    """Let consumers take nothing new from their queues, or go on; what they work on goes on."""
+    for consumer in consumers:
+        for thread in consumer.consumers.values():
+            if held != thread.paused:
+                thread.pause() if held else thread.resume()
+
+
 @contextmanager
-def serving(*duties: Duty) -> Iterator[None]:
+def serving(*duties: Duty) -> Iterator[list[Consumer]]:
     """Execute messages in threads of this process; the end stops current work.
 
     The caller must `poll` every `POLL_SECONDS`.
@@ -74,7 +109,7 @@ def serving(*duties: Duty) -> Iterator[None]:
         for duty, consumer in zip(duties, consumers, strict=True):
             consumer.start()
             logger.info("%s is ready", ", ".join(duty.names))
-        yield
+        yield consumers
     finally:
         stopping.set()
         for duty, consumer in zip(duties, consumers, strict=True):
@@ -96,10 +131,15 @@ def _consumer(duty: Duty) -> Consumer:
     return consumer
 
 
-def poll(*duties: Duty, reap: Callable[[], int] = runs.reap) -> None:
-    """Send heartbeats and reap; any failure is logged, and the next call tries again."""
+def poll(*duties: Duty, reap: Callable[[], int] = runs.reap, problem: str = "") -> str:
+    """Send heartbeats and reap; any failure is logged, and the next call tries again.
+
+    Returns: why the worker takes no work, by default what is wrong with its machine.
+    """
     try:
         with database_errors_logged():
+            problem = problem or _problem(duties)
+            _log_problem(problem)
             for duty in duties:
                 found = _capabilities(duty)
                 for name in duty.names:
@@ -109,11 +149,34 @@ def poll(*duties: Duty, reap: Callable[[], int] = runs.reap) -> None:
                         pid=os.getpid(),
                         hardware=duty.hardware,
                         capabilities=found,
+                        problem=problem,
                     )
             if count := reap() + _advance_rest(duties):
                 logger.info("reaped or sent again: %s", count)
     except Exception:  # a worker that ends takes along all that it works on
         logger.exception("the reaper failed")
+    return problem
+
+
+def _problem(duties: Sequence[Duty]) -> str:
+    """Return why this machine should take no work; empty if it is fit."""
+    found = health.clock_problem() or health.disk_problem(settings.ARENA_HOME)
+    if found or not health.here.breaks:
+        return found
+    queues = {name for duty in duties for name in duty.queues}
+    machines = {machine_of(each.name) for name in queues for each in Worker.objects.serving(name)}
+    return health.here.breaks if machines - {socket.gethostname()} else ""
+
+
+_logged = ""
+
+
+def _log_problem(problem: str) -> None:
+    """Log a problem once, and its end."""
+    global _logged
+    if problem != _logged:
+        logger.warning((problem and f"takes no work: {problem}") or "takes work again")
+    _logged = problem
 
 
 def _advance_rest(duties: Sequence[Duty]) -> int:

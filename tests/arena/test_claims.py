@@ -125,3 +125,39 @@ def test_worker_without_a_heartbeat_is_not_live():
     Worker.objects.update(last_seen_at=database_time() - timedelta(seconds=31))
     assert not Worker.objects.get().live
     assert Worker.objects.queues() == set()
+
+
+@pytest.mark.django_db
+def test_evaluation_interrupted_twice_keeps_the_attempts_of_the_judge(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    evaluation = ask_for_verdict(run)
+    for interrupted in (True, True, False):
+        assert services.claim_evaluation(evaluation.pk, "queued", "building", "d:1")
+        assert services.break_evaluation(evaluation.pk, "d:1", "stopped", interrupted)
+        evaluation.refresh_from_db()
+        assert evaluation.status == "queued"
+    assert services.claim_evaluation(evaluation.pk, "queued", "building", "d:1")
+    assert services.break_evaluation(evaluation.pk, "d:1", "no memory")
+    evaluation.refresh_from_db()
+    assert (evaluation.status, evaluation.attempts) == ("broken", 4)
+
+
+@pytest.mark.django_db
+def test_claim_on_the_machine_where_it_broke_leaves_it_to_another(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    evaluation = ask_for_verdict(run)
+    catalog.heartbeat_worker("bad/build", queues=["build"], pid=1)
+
+    def claimed(machine: str):
+        return services.claim_evaluation(evaluation.pk, "queued", "building", f"{machine}:2:x")
+
+    assert claimed("bad")
+    services.break_evaluation(evaluation.pk, "bad:2:x", "No space left on device")
+    catalog.heartbeat_worker("good/build", queues=["build"], pid=2, problem="Its disk is full.")
+    assert claimed("bad"), "no other machine takes builds"
+    services.break_evaluation(evaluation.pk, "bad:2:x", "stopped", interrupted=True)
+    catalog.heartbeat_worker("good/build", queues=["build"], pid=2)
+    assert claimed("bad") is None
+    assert claimed("good")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from arena.errors import Conflict
+from arena.leases import MAX_ATTEMPTS
 from arena.runs import services
 from arena.runs.models import Evaluation, Event, Run
 from arena.runs.states import EvaluationStatus, Scope
@@ -152,7 +153,7 @@ def test_pages_do_not_count_profiles_as_verdicts(judged, client):
     before = counted()
     finish(claimed(judged))
     broken = claimed(judged, "other")
-    for _ in range(services.evaluations.MAX_ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         services.break_evaluation(broken.pk, LEASE, "the profiler is gone")
         services.claim_evaluation(broken.pk, "queued", "building", LEASE)
     broken.refresh_from_db()

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from arena import queue
 from arena.catalog.models import Worker
+from arena.leases import MAX_INTERRUPTIONS
 from arena.runs import services
 from arena.runs.models import Evaluation, Event, Run
 from arena.runs.services.reaper import QUEUE_HEAD
@@ -59,16 +60,18 @@ def test_a_cancelled_run_whose_worker_went_silent_is_cancelled(start):
     assert run.status == "cancelled"
 
 
-def test_an_evaluation_whose_worker_went_silent_is_tried_again_once(start):
+def test_an_evaluation_whose_workers_go_silent_is_tried_again_and_ends(start):
     run = start()
     services.claim_run(run.pk, LEASE)
     evaluation = ask_for_verdict(run)
-    for lease in ("one", "two"):
-        services.claim_evaluation(evaluation.pk, "queued", "building", lease)
+    statuses = []
+    for number in range(MAX_INTERRUPTIONS + 1):
+        services.claim_evaluation(evaluation.pk, "queued", "building", f"machine-{number}:1")
         silence(evaluation)
         assert services.reap() == 1
-    run.refresh_from_db()
-    assert run.status == "broken"
+        run.refresh_from_db()
+        statuses.append(run.status)
+    assert statuses == ["judging"] * MAX_INTERRUPTIONS + ["broken"]
 
 
 def test_a_run_that_is_being_judged_needs_no_agent(start):

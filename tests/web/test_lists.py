@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import re
 from functools import partial
 
 import pytest
 
-from arena.catalog.models import Agent, Hardware
+from arena.catalog.models import Agent, Hardware, Worker
 from arena.runs.models import Experiment
 from tests.arena.factories import judged_run
 
@@ -83,3 +84,12 @@ def test_failures_of_an_agent_are_a_part_of_its_page_and_a_page(client, judged):
     headers = {"X-Requested-With": "fragment"}
     part = client.get("/agents/a/failures/", headers=headers).content.decode()
     assert "<html" not in part and "0 rejected for a rule violation" in part
+
+
+def test_hardware_page_with_a_worker_that_takes_no_work_says_why(client, hardware):
+    problem = "Its clock is 35 s ahead of the database's: synchronise it, by NTP."
+    Worker.objects.create(
+        name="d2/cpu", hardware=hardware, queues=[hardware.queue], pid=1, problem=problem
+    )
+    page = client.get("/hardware/").content.decode()
+    assert "takes no work" in page and html.escape(problem) in page

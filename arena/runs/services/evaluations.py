@@ -12,8 +12,9 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
 from arena import queue, sockets
+from arena.catalog.models import Worker
 from arena.errors import Conflict, TooLarge, UserError
-from arena.leases import MAX_ATTEMPTS
+from arena.leases import after_attempt, machine_of
 from arena.runs.best import best_first
 from arena.runs.models import Evaluation, GateResult, Measurement, Run, Submission
 from arena.runs.services.rejudging import (
@@ -162,7 +163,11 @@ def claim_evaluation(
 
     Its state is a condition on the row that is updated, not on a join: of two claims at once, the
     second waits for the row, looks at it again, and does not win.
+
+    One that broke on this machine is left to another, where there is one.
     """
+    if _is_for_others(evaluation_id, lease):
+        return None
     active = Run.objects.filter(
         status__in=(RunStatus.RUNNING, RunStatus.JUDGING), cancel_requested=False
     )
@@ -240,7 +245,7 @@ def finish_evaluation(evaluation_id: int, lease: str, report: types.Report) -> b
     evaluation = _with_run(evaluation_id)
     if report.verdict == types.Verdict.BROKEN:
         return break_evaluation(evaluation_id, lease, report.message or "The judge failed.")
-    if report.verdict == types.Verdict.INCONCLUSIVE and evaluation.attempts < MAX_ATTEMPTS:
+    if report.verdict == types.Verdict.INCONCLUSIVE and evaluation.is_tried_again(False):
         text = f"The machine could not measure, so this is judged again: {report.message}"
         return _judge_again(evaluation, lease, text)
     if report.task_hash != evaluation.judged_version.content_hash:
@@ -309,12 +314,19 @@ def finish_profile(evaluation_id: int, lease: str, profile: Profile) -> bool:
     return True
 
 
-def break_evaluation(evaluation_id: int, lease: str, reason: str) -> bool:
-    """Retry an evaluation that failed by our fault, or end it. False if the lease is lost."""
+def break_evaluation(
+    evaluation_id: int, lease: str, reason: str, interrupted: bool = False
+) -> bool:
+    """Retry an evaluation that failed by our fault, or end it. False if the lease is lost.
+
+    One that was `interrupted` by a stop, a lost machine or a lost database has more attempts.
+    """
     evaluation = _with_run(evaluation_id)
     run_id = evaluation.submission.run_id
-    if evaluation.attempts < MAX_ATTEMPTS:
-        return _judge_again(evaluation, lease, f"Judging failed and is retried: {reason}")
+    if evaluation.is_tried_again(interrupted):
+        how = "was interrupted" if interrupted else "failed"
+        text = f"Judging {how} and is retried: {reason}"
+        return _judge_again(evaluation, lease, text, interrupted)
     with transaction.atomic():
         ended = {"status": EvaluationStatus.BROKEN, "lease": "", "ended_at": Now()}
         if not _held(evaluation_id, lease).update(verdict="broken", message=reason, **ended):
@@ -329,11 +341,11 @@ def break_evaluation(evaluation_id: int, lease: str, reason: str) -> bool:
     return True
 
 
-def _judge_again(evaluation: Evaluation, lease: str, text: str) -> bool:
+def _judge_again(evaluation: Evaluation, lease: str, text: str, interrupted: bool = False) -> bool:
     """Queue an evaluation once more, and note why. False if the lease is lost."""
     with transaction.atomic():
         waiting = {"status": EvaluationStatus.QUEUED, "lease": "", "heartbeat_at": Now()}
-        if not _held(evaluation.pk, lease).update(**waiting):
+        if not _held(evaluation.pk, lease).update(**waiting, **after_attempt(lease, interrupted)):
             return False
         evaluation.gates.all().delete()
         evaluation.measurements.all().delete()
@@ -448,6 +460,16 @@ def _placed(draft: EventDraft, span: str) -> EventDraft:
 def _span(thing: Submission | Evaluation) -> str:
     """Return the id of the span event of a submission or an evaluation."""
     return f"{thing._meta.model_name}-{thing.pk}"
+
+
+def _is_for_others(evaluation_id: int, lease: str) -> bool:
+    """Return whether it last broke on the machine of this lease, and others take such work."""
+    machine = machine_of(lease)
+    row = Evaluation.objects.filter(pk=evaluation_id, broken_on=machine).first()
+    if row is None:
+        return False
+    name = queue.BUILD if row.status == EvaluationStatus.QUEUED else row.hardware.queue
+    return any(machine_of(each.name) != machine for each in Worker.objects.serving(name))
 
 
 def _of(runs: QuerySet[Run]) -> Q:

@@ -40,7 +40,7 @@ def _reap_evaluations(lease: timedelta | None = None) -> int:
     before = Now() - (LEASE if lease is None else lease)
     expired = Evaluation.objects.filter(status__in=EVALUATION_HELD, heartbeat_at__lt=before)
     return sum(
-        _each(break_evaluation, pk, lease, SILENT)
+        _each(break_evaluation, pk, lease, SILENT, True)
         for pk, lease in expired.values_list("pk", "lease")
     )
 

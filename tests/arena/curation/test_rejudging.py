@@ -32,7 +32,7 @@ WHY = "The judge changed."
 @pytest.fixture(autouse=True)
 def worker(hardware: Any) -> Worker:
     queues = [hardware.queue, "build"]
-    return Worker.objects.create(name="w", hardware=hardware, queues=queues, pid=1)
+    return Worker.objects.create(name=LEASE, hardware=hardware, queues=queues, pid=1)
 
 
 def started(staff: Any, count: int, filters: Filters = ALL) -> Rejudging:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import dramatiq
 import pytest
 from django.db import OperationalError
+from dramatiq.brokers.stub import StubBroker
+from dramatiq.worker import Worker as Consumer
 
 from runners.process.supervisor import stopping
 from runners.worker import worker
+from runners.worker.actors import current
+from tests.waiting import PATIENCE_SECONDS
 
 
 def test_poll_with_a_failing_reaper_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -31,3 +41,74 @@ def test_serving_with_an_error_stops_current_work() -> None:
         raise RuntimeError
     assert stopping.is_set()
     stopping.clear()
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """Restore the handlers of signals, and forget that this process was to stop."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+    stopping.clear()
+
+
+def work(broker: StubBroker) -> None:
+    current.before_process_message(broker, dramatiq.Message("q", "a", (), {}, {}))
+
+
+def end_work(broker: StubBroker) -> None:
+    current.after_process_message(broker, dramatiq.Message("q", "a", (), {}, {}))
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("signals_sent", [1, 2])
+def test_serve_with_grace_ends_with_its_work_or_at_a_second_signal(
+    signals: None, signals_sent: int
+) -> None:
+    broker, stopped = StubBroker(), []
+    work(broker)
+
+    def ask_to_end() -> None:
+        for _ in range(signals_sent):
+            os.kill(os.getpid(), signal.SIGTERM)
+        if signals_sent == 1:
+            stopped.append(stopping.is_set())
+            end_work(broker)
+
+    begin = threading.Timer(0.5, ask_to_end)
+    begin.start()
+    worker.serve(grace=PATIENCE_SECONDS)
+    begin.join()
+    if signals_sent == 1:
+        assert stopped == [False], "current work was stopped"
+    else:
+        end_work(broker)
+    assert current.count == 0
+
+
+def test_hold_takes_nothing_new_until_it_goes_on() -> None:
+    broker = StubBroker(middleware=[])
+    begun, let_end, done = threading.Event(), threading.Event(), []
+
+    @dramatiq.actor(broker=broker, queue_name="held")
+    def act(number: int) -> None:
+        begun.set()
+        let_end.wait(PATIENCE_SECONDS)
+        done.append(number)
+
+    consumer = Consumer(broker, worker_timeout=10, worker_threads=1)
+    consumer.queue_prefetch = 1
+    consumer.start()
+    try:
+        act.send(1)
+        assert begun.wait(PATIENCE_SECONDS)
+        worker.hold([consumer], True)
+        for thread in consumer.consumers.values():
+            assert thread.paused_event.wait(PATIENCE_SECONDS), "it still takes messages"
+        act.send(2)
+        let_end.set()
+        consumer.join()
+        assert done == [1]
+    finally:
+        consumer.stop()

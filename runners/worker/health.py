@@ -1,0 +1,81 @@
+"""Health of a worker's machine: why it is not fit to take work, as a sentence for its page."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from django.utils import timezone
+
+from arena.leases import database_time
+
+MAX_OFFSET = timedelta(seconds=2)
+"""Difference from the database's clock beyond which a machine's times are wrong."""
+MIN_FREE_BYTES = 256 << 20
+"""Free space that a build, a workspace and a trace need."""
+MAX_BROKEN = 3
+"""Evaluations in a row that broke here, after which others take the work."""
+
+
+class Health:
+    """What a process knows of its machine. Threads that judge report; the loop of a worker asks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._broken: dict[int, str] = {}
+
+    def judged(self) -> None:
+        """Note that an evaluation was judged."""
+        with self._lock:
+            self._broken.clear()
+
+    def broke(self, evaluation_id: int, reason: str) -> None:
+        """Note that an evaluation broke by a fault of the judge or of its machine."""
+        with self._lock:
+            self._broken[evaluation_id] = reason
+
+    @property
+    def breaks(self) -> str:
+        """Return why this machine should leave evaluations to others; empty if it need not."""
+        with self._lock:
+            reasons = list(self._broken.values())
+        if len(reasons) < MAX_BROKEN:
+            return ""
+        return f"The last {len(reasons)} evaluations broke here, the last one so: {reasons[-1]}"
+
+
+here = Health()
+"""Of this process."""
+
+
+def clock_problem(
+    database: Callable[[], datetime] = database_time,
+    machine: Callable[[], datetime] = timezone.now,
+) -> str:
+    """Return by how much the clock of this machine is off, if that is too much."""
+    before = machine()
+    found = database()
+    after = machine()
+    if after - before > MAX_OFFSET:  # the answer took too long to compare
+        return ""
+    offset = before + (after - before) / 2 - found
+    if abs(offset) <= MAX_OFFSET:
+        return ""
+    side = "ahead of" if offset > timedelta() else "behind"
+    seconds = abs(offset).total_seconds()
+    return f"Its clock is {seconds:.0f} s {side} the database's: synchronise it, by NTP."
+
+
+def free_bytes(folder: Path) -> int:
+    return shutil.disk_usage(folder).free
+
+
+def disk_problem(folder: Path, free: Callable[[Path], int] = free_bytes) -> str:
+    """Return that the disk of a folder is full, if it nearly is."""
+    left = free(folder)
+    if left >= MIN_FREE_BYTES:
+        return ""
+    return f"{left >> 20} MiB are free in {folder}, and work needs {MIN_FREE_BYTES >> 20}."
