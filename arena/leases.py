@@ -91,8 +91,7 @@ class LeasedQuerySet(models.QuerySet[Any]):
 
     def sends_again(self, row: Leased) -> bool:
         """Note that a row's message is sent again; return False where another worker was first."""
-        same = self.filter(pk=row.pk, status=QUEUED, heartbeat_at=row.heartbeat_at)
-        return bool(same.update(heartbeat_at=Now()))
+        return bool(self.unclaimed().filter(pk=row.pk).update(heartbeat_at=Now()))
 
 
 class Leased(models.Model):

@@ -21,7 +21,7 @@ MAX_BROKEN = 3
 
 
 class Health:
-    """What a process knows of its machine. Threads that judge report; the loop of a worker asks."""
+    """State of a machine, as its process sees it. Threads that judge report; the loop asks."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

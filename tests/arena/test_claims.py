@@ -8,6 +8,7 @@ from threading import Barrier
 
 import pytest
 from django.db import connection, connections
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from arena.catalog import services as catalog
@@ -161,3 +162,12 @@ def test_claim_on_the_machine_where_it_broke_leaves_it_to_another(start):
     catalog.heartbeat_worker("good/build", queues=["build"], pid=2)
     assert claimed("bad") is None
     assert claimed("good")
+
+
+@pytest.mark.django_db
+def test_reap_sends_a_message_again_of_a_row_whose_time_the_database_wrote(start, hardware, valkey):
+    start()
+    Worker.objects.create(name="all", queues=["agents", "build", hardware.queue], pid=1)
+    Run.objects.update(heartbeat_at=Now() - timedelta(minutes=1))
+    assert services.reap() == 1
+    assert services.reap() == 0

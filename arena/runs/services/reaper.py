@@ -97,10 +97,10 @@ def _send_again() -> int:
 
 def _sent_again(row: Run | Evaluation, actor: str, name: str, *args: Any) -> bool:
     """Send one message, unless another worker has just done so or the row was claimed."""
-    unchanged = type(row).objects.filter(
-        pk=row.pk, status=row.status, heartbeat_at=row.heartbeat_at
+    unclaimed = type(row).objects.filter(
+        pk=row.pk, status=row.status, heartbeat_at__lt=Now() - MESSAGE_GRACE
     )
-    if not unchanged.update(heartbeat_at=Now()):
+    if not unclaimed.update(heartbeat_at=Now()):
         return False
     queue.enqueue(actor, name, *args)
     return True
