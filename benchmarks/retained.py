@@ -30,7 +30,7 @@ from evaluation.judge.request import Request
 from evaluation.kinds.kernel.admission.admit import RETAINED
 from evaluation.kinds.kernel.load import load_tasks
 from evaluation.tasks.operator import Example
-from evaluation.tasks.spec import Task, self_tested
+from evaluation.tasks.spec import Task, folder_of, self_tested
 from evaluation.types import Measurement, Report, Split
 
 LOW, HIGH = RETAINED
@@ -65,7 +65,7 @@ def kernels(kind: str) -> dict[str, tuple[Task, Example]]:
     """Return the honest kernels that this device times, each on the track of its own language."""
     found = {}
     for operator in self_tested(ROOT / "tasks"):
-        for task in load_tasks(ROOT / "tasks" / operator):
+        for task in load_tasks(folder_of(ROOT / "tasks", operator)):
             target = task.track.target
             own = task.track.source == target
             if task.kind != kind or not own or languages()[target].judged_here():

@@ -129,6 +129,7 @@ def judge_lines() -> None:
     from evaluation.judge.request import Request
     from evaluation.kinds.kernel.load import load_task
     from evaluation.sandbox import procfs
+    from evaluation.tasks.spec import folder_of
 
     ended = 0.0
     kill = ProcessHandle.kill
@@ -153,7 +154,7 @@ def judge_lines() -> None:
             name, scope = json.loads(line)
             operator, _, track = name.partition("/")
             if not (place / operator).exists():
-                shutil.copytree(ROOT / "tasks" / operator, place / operator)
+                shutil.copytree(folder_of(ROOT / "tasks", operator), place / operator)
             task = load_task(place, operator, track)
             files = {task.target_file: task.operator.baseline(task.track.target)}
             request = Request(task, files, cache, scope=scope)

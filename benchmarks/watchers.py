@@ -47,7 +47,7 @@ DROPPED_NUDGE = 10  # each tenth
 EVENTS_A_ROUND = 200
 JOIN_SECONDS, END_SECONDS = 60, 40
 TASKS = [f"{name}/cpp-to-cpp" for name in ("rms_norm", "softmax", "swiglu", "rope")]
-SOLUTION = "tasks/rms_norm/honest/vectorised.cpp.cpp"
+SOLUTION = "tasks/Normalization/rms_norm/honest/vectorised.cpp.cpp"
 JUDGE = [sys.executable, "-m", "evaluation", "judge", "rms_norm", "torch-to-cpp", SOLUTION]
 
 

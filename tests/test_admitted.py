@@ -16,7 +16,7 @@ from evaluation import JUDGE_VERSION, OLDEST_ADMISSION
 from evaluation.code.languages import languages
 from evaluation.kinds.kernel.admission.admit import Admission, Attempt, is_self_test
 from evaluation.kinds.kernel.load import load_operator, load_task
-from evaluation.tasks.spec import OPEN_TRACK, find_operators, self_tested
+from evaluation.tasks.spec import OPEN_TRACK, find_operators, folder_of, self_tested
 from evaluation.types import Verdict, to_json
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,7 +32,7 @@ def test_results_of_a_device_kind_have_all_its_tasks(kind: str) -> None:
     here = {
         f"{name}/{track.slug}"
         for name in self_tested(TASKS)
-        for track in (*load_operator(TASKS / name).tracks, OPEN_TRACK)
+        for track in (*load_operator(folder_of(TASKS, name)).tracks, OPEN_TRACK)
         if kind in languages()[track.target].kinds
     }
     assert set(results) >= here

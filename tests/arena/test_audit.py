@@ -138,7 +138,7 @@ def test_sync_that_changes_the_catalog_is_recorded_once(
     settings: Any, tmp_path: Path, repository: Path
 ) -> None:
     settings.ARENA_TASKS = tmp_path
-    (tmp_path / "rms_norm").symlink_to(repository / "tasks" / "rms_norm")
+    (tmp_path / "rms_norm").symlink_to(repository / "tasks" / "Normalization" / "rms_norm")
     settings.ADMISSIONS = tmp_path / "none.json"
     for _ in range(2):
         sync()

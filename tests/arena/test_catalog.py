@@ -29,6 +29,7 @@ from arena.runs import standings
 from evaluation.bench.memory import ring
 from evaluation.bench.timing import plan as plans
 from evaluation.kinds.kernel.load import load_task
+from evaluation.tasks.spec import folder_of
 from evaluation.types import Split
 from tests.arena.factories import finished
 
@@ -39,7 +40,7 @@ pytestmark = pytest.mark.django_db
 def tasks(tmp_path, repository: Path) -> Path:
     """Return a folder of tasks with two real operators."""
     for name in ("rms_norm", "softmax"):
-        shutil.copytree(repository / "tasks" / name, tmp_path / name)
+        shutil.copytree(folder_of(repository / "tasks", name), tmp_path / name)
     return tmp_path
 
 

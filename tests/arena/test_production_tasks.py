@@ -36,7 +36,7 @@ WRITES = ("INSERT", "UPDATE", "DELETE")
 @pytest.fixture
 def tasks(tmp_path: Path, repository: Path) -> Path:
     """Return a folder with one operator and two architectures, one without error limits."""
-    shutil.copytree(repository / "tasks" / "rms_norm", tmp_path / "rms_norm")
+    shutil.copytree(repository / "tasks" / "Normalization" / "rms_norm", tmp_path / "rms_norm")
     folder = tmp_path / FOLDER.name
     folder.mkdir()
     for name in ("llama.toml", "flux.toml", DESCRIBED):

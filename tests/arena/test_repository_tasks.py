@@ -77,7 +77,7 @@ def test_faulty_task_is_a_problem_of_the_sync(folders):
 
 
 def test_name_of_an_operator_is_refused(folders, repository):
-    (folders[0] / "answer").symlink_to(repository / "tasks" / "softmax")
+    (folders[0] / "answer").symlink_to(repository / "tasks" / "Math" / "softmax")
     assert "answer is a task elsewhere" in sync_tasks(*folders).problems[0]
     assert Operator.objects.get(slug="answer").suite == ""
 

@@ -42,8 +42,8 @@ def imported(tmp_path: Path, repository: Path, settings) -> Path:
     """Return a folder of imported tasks with one operator, and sync it beside a native one."""
     settings.ARENA_IMPORTED, settings.ARENA_TASKS = tmp_path / "imported", tmp_path / "tasks"
     folder = settings.ARENA_IMPORTED / "kernelbench" / "kb1_36_rmsnorm"
-    shutil.copytree(repository / "tasks" / "rms_norm", folder)
-    shutil.copytree(repository / "tasks" / "softmax", settings.ARENA_TASKS / "softmax")
+    shutil.copytree(repository / "tasks" / "Normalization" / "rms_norm", folder)
+    shutil.copytree(repository / "tasks" / "Math" / "softmax", settings.ARENA_TASKS / "softmax")
     with (folder / "task.toml").open("a") as toml:
         toml.write(SOURCE)
     report = sync_tasks(settings.ARENA_TASKS, settings.ARENA_IMPORTED)

@@ -230,7 +230,7 @@ def test_candidate_cannot_open_another_gpu(
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize("number", [0, 1])
 def test_honest_kernel_passes_on_each_gpu(number: int, uuids: list[str], tmp_path: Path) -> None:
-    source = (TASKS / "softmax" / "honest" / "whole_row.triton.py").read_text()
+    source = (TASKS / "Math" / "softmax" / "honest" / "whole_row.triton.py").read_text()
     report = judged(str(number), source, tmp_path, judge=("-c", QUICK_JUDGE))
     assert report["verdict"] == "passed", report["message"]
 

@@ -17,6 +17,7 @@ from evaluation.kinds.kernel.load import load_operator
 from evaluation.tasks.loaded_code import LoadedCode, run_here
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import Reference
+from evaluation.tasks.spec import folder_of
 from evaluation.tasks.task_code import hosted
 from evaluation.tasks.toml_reader import read_text
 from evaluation.types import Case
@@ -24,12 +25,12 @@ from tests.gpu.submissions import TASKS
 
 pytestmark = pytest.mark.gpu
 
-NAMES = ("rms_norm", "softmax", "Reduce/argmax", "LinearAlgebra/cholesky")
+NAMES = ("rms_norm", "softmax", "argmax", "cholesky")
 
 
 @pytest.fixture(params=NAMES)
 def operator(request: pytest.FixtureRequest) -> Operator:
-    return load_operator(TASKS / request.param, GPU)
+    return load_operator(folder_of(TASKS, request.param), GPU)
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_outputs_are_judged_on_the_gpu_that_then_is_idle(
 
 
 def test_failure_on_the_gpu_is_an_error_of_the_task(fork_server: ForkServer) -> None:
-    operator = load_operator(TASKS / "softmax", GPU)
+    operator = load_operator(TASKS / "Math" / "softmax", GPU)
     text = read_text(operator.folder / "reference.py")
     text += "\n\ndef reference(**_):\n    import torch\n    return torch.ones(1 << 50)\n"
     process, case = TaskProcess(fork_server, operator, text, GPU), smallest(operator)

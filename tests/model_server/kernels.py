@@ -7,6 +7,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from evaluation.tasks.spec import folder_of
 from tests.model_server.script import Fault, FileRead, FileWrite, Script, Turn
 
 TASKS = Path(__file__).parents[2] / "tasks"
@@ -102,12 +103,12 @@ def by_prompt(prompt: str) -> Script:
 
 
 def honest(task: str, name: str) -> str:
-    return (TASKS / task / "honest" / f"{name}.cpp.cpp").read_text(encoding="utf-8")
+    return (folder_of(TASKS, task) / "honest" / f"{name}.cpp.cpp").read_text(encoding="utf-8")
 
 
 def wrong(task: str) -> str:
     """Return the baseline with the edits of a mutant that computes wrong values."""
-    folder = TASKS / task
+    folder = folder_of(TASKS, task)
     path = folder / "mutants" / f"{SOURCES[task].wrong}.cpp.toml"
     mutant = tomllib.loads(path.read_text(encoding="utf-8"))
     source = (folder / mutant["of"]).read_text(encoding="utf-8")

@@ -149,7 +149,11 @@ def test_an_agent_finds_no_key_and_no_hidden_case(arena: House, provider_name: s
     worker = Path(f"/proc/{arena.processes['agents'].pid}/environ")
     assert KEY in worker.read_text(), "the worker holds what the agent searches"
     paths = [home / "key", home / "providers.toml", home / "arena.sqlite3", worker]
-    paths += [ROOT / "tasks/softmax/task.toml", ROOT / "arena/settings.py", home / "agents.log"]
+    paths += [
+        ROOT / "tasks/Math/softmax/task.toml",
+        ROOT / "arena/settings.py",
+        home / "agents.log",
+    ]
     folders = [home, home / "traffic", ROOT / "tasks", ROOT / "evaluation", home / "judge"]
     step = probe(READ, PATHS=[*map(str, paths)], FOLDERS=[*map(str, folders)])
     imports = {"run": "python3 -c 'import arena' ; python3 -c 'import evaluation'"}

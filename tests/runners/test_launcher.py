@@ -24,6 +24,7 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from arena import sockets
+from evaluation.tasks.spec import folder_of
 from runners import launcher
 from tests.conftest import free_port
 from tests.runners.house import ROOT
@@ -112,7 +113,7 @@ class Arena:
         home.mkdir()
         home.chmod(0o755)  # as an earlier version left it
         (home / "redis.url").write_text("redis://127.0.0.1:6379/0\n")
-        (tasks / TASK).symlink_to(ROOT / "tasks" / TASK)
+        (tasks / TASK).symlink_to(folder_of(ROOT / "tasks", TASK))
         self.env = environment(home, ARENA_TASKS=str(tasks))
         self.output = home.parent / "said.txt"
         with open(self.output, "wb") as output:

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from evaluation.tasks.spec import folder_of
 from tests.runners.agents.real_arena import OPERATOR, SYNC, TASK
 from tests.runners.house import ROOT, House
 from tests.web.conftest import DESK, TIMEOUT_MS
 
 JUDGED_MS = 480_000
-SOURCE = ROOT / "tasks" / OPERATOR / "honest" / "vectorised.cpp.cpp"
+SOURCE = folder_of(ROOT / "tasks", OPERATOR) / "honest" / "vectorised.cpp.cpp"
 
 PASSWORD = "of-the-staff"
 PUBLISH = f"""
@@ -46,7 +47,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """Start an arena with one real task, and a judge with few and short measurements."""
     house = House(tmp_path_factory.mktemp("newcomer"))
     (house.home / "tasks").mkdir()
-    (house.home / "tasks" / OPERATOR).symlink_to(ROOT / "tasks" / OPERATOR)
+    (house.home / "tasks" / OPERATOR).symlink_to(folder_of(ROOT / "tasks", OPERATOR))
     house.env |= {
         "ARENA_TASKS": str(house.home / "tasks"),
         "ARENA_TEST_JUDGE": "quick_evaluation.py",

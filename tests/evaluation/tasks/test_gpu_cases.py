@@ -11,7 +11,7 @@ from evaluation.device_kind import GPU
 from evaluation.kinds.kernel.load import load_operator
 from evaluation.tasks.domain import tensor_bytes
 from evaluation.tasks.operator import Operator
-from evaluation.tasks.spec import self_tested
+from evaluation.tasks.spec import folder_of, self_tested
 from evaluation.types import Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"
@@ -32,7 +32,7 @@ FLOPS, WIDE_FLOPS = 1e15, 6e13
 
 @pytest.fixture(params=OPERATORS)
 def operator(request: pytest.FixtureRequest) -> Operator:
-    return load_operator(TASKS / request.param, GPU)
+    return load_operator(folder_of(TASKS, request.param), GPU)
 
 
 def test_gpu_cases_cover_every_kind_and_dtype(operator: Operator) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from evaluation.errors import TaskError
 from evaluation.kinds.kernel.load import load_operator, load_task
-from evaluation.tasks.spec import self_tested
+from evaluation.tasks.spec import folder_of, self_tested
 from evaluation.types import Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"
@@ -18,7 +18,7 @@ TASKS = Path(__file__).resolve().parents[3] / "tasks"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    shutil.copytree(TASKS / "rms_norm", tmp_path / "rms_norm")
+    shutil.copytree(TASKS / "Normalization" / "rms_norm", tmp_path / "rms_norm")
     return tmp_path / "rms_norm"
 
 
@@ -54,7 +54,7 @@ def test_gpu_toml_replaces_cases_domain_and_limits_only() -> None:
 def test_gpu_toml_of_a_cpu_task_is_not_used() -> None:
     task = load_task(TASKS, "rms_norm", "torch-to-cpp")
     assert task.kind == "cpu"
-    assert task.operator == load_operator(TASKS / "rms_norm")
+    assert task.operator == load_operator(TASKS / "Normalization" / "rms_norm")
 
 
 def test_gpu_toml_missing_uses_task_toml(folder: Path) -> None:
@@ -100,7 +100,7 @@ def test_gpu_toml_malformed_raises_task_error_with_the_key(
 
 def test_tolerance_of_a_gpu_dtype_is_in_task_toml(tmp_path: Path) -> None:
     folder = tmp_path / "attention"
-    shutil.copytree(TASKS / "attention", folder)
+    shutil.copytree(TASKS / "Fusion" / "attention", folder)
     assert "bfloat16" not in load_operator(folder).domain.dtypes
     assert "bfloat16" in load_operator(folder, "gpu").domain.dtypes
     lines = (folder / "task.toml").read_text().splitlines(keepends=True)
@@ -113,8 +113,8 @@ def test_tolerance_of_a_gpu_dtype_is_in_task_toml(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", self_tested(TASKS))
 def test_gpu_toml_of_every_operator_loads_on_every_track(name: str) -> None:
-    assert (TASKS / name / "gpu.toml").is_file()
-    for track in load_operator(TASKS / name).tracks:
+    assert (folder_of(TASKS, name) / "gpu.toml").is_file()
+    for track in load_operator(folder_of(TASKS, name)).tracks:
         task = load_task(TASKS, name, track.slug, "gpu")
         assert task.cases(Split.SEEN), track.slug
         assert task.cases(Split.UNSEEN), track.slug

@@ -255,7 +255,7 @@ def test_empty_output_is_acceptable() -> None:
 @pytest.fixture
 def half_norm() -> Reference:
     """Return RMS norm in float16, on few rows."""
-    operator = load_operator(TASKS / "rms_norm")
+    operator = load_operator(TASKS / "Normalization" / "rms_norm")
     symbols = {"rows": 64, "cols": 1024, "eps": 1e-5}
     return Reference(operator, Case("half", Split.SEEN, "nominal", "float16", symbols))
 

@@ -12,7 +12,7 @@ from evaluation.tasks.domain import elements
 from evaluation.tasks.input_families import FAMILIES
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import Reference
-from evaluation.tasks.spec import self_tested
+from evaluation.tasks.spec import folder_of, self_tested
 from evaluation.types import Case
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"
@@ -23,7 +23,7 @@ Wide = dict[str, torch.Tensor]
 
 @pytest.fixture(params=self_tested(TASKS))
 def operator(request: pytest.FixtureRequest) -> Operator:
-    return load_operator(TASKS / request.param)
+    return load_operator(folder_of(TASKS, request.param))
 
 
 def small_cases(operator: Operator) -> list[Case]:

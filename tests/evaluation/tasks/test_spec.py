@@ -31,7 +31,7 @@ def edited(tmp_path: Path) -> Callable[[str, str], Path]:
 
     def edit(old: str, new: str) -> Path:
         folder = tmp_path / "rms_norm"
-        shutil.copytree(TASKS / "rms_norm", folder)
+        shutil.copytree(TASKS / "Normalization" / "rms_norm", folder)
         toml = folder / "task.toml"
         text = toml.read_text()
         assert old in text
@@ -101,7 +101,9 @@ def test_load_tasks_returns_one_task_for_each_track() -> None:
 
 
 def test_load_task_without_a_case_raises_task_error(tmp_path: Path) -> None:
-    toml = shutil.copytree(TASKS / "rms_norm", tmp_path / "rms_norm") / "task.toml"
+    toml = (
+        shutil.copytree(TASKS / "Normalization" / "rms_norm", tmp_path / "rms_norm") / "task.toml"
+    )
     toml.write_text(re.sub(r'(split = "seen".*)"float32"', r'\1"float16"', toml.read_text()))
     message = "cpp-to-cpp has no seen case on a cpu, where it is judged in float32; add one"
     with pytest.raises(TaskError, match=message):
@@ -133,7 +135,7 @@ def test_pytorch_baseline_discards_its_results(tmp_path: Path) -> None:
 
 def test_mutants_without_note_or_valid_name_raise_task_error(tmp_path: Path) -> None:
     folder = tmp_path / "rms_norm"
-    shutil.copytree(TASKS / "rms_norm", folder)
+    shutil.copytree(TASKS / "Normalization" / "rms_norm", folder)
     silent = folder / "mutants" / "silent.cpp.cpp"
     silent.write_text("int x;\n")
     with pytest.raises(TaskError, match=r"silent\.cpp\.cpp: begin with a comment"):
@@ -188,7 +190,7 @@ def test_mutant_written_as_edits_is_applied_or_refused(
     tmp_path: Path, old: str, new: str, message: str
 ) -> None:
     folder = tmp_path / "rms_norm"
-    shutil.copytree(TASKS / "rms_norm", folder)
+    shutil.copytree(TASKS / "Normalization" / "rms_norm", folder)
     right = "int scaled(int x, int weight) {\n    x = x * weight;\n    return 0;\n}\n"
     (folder / "honest" / "lanes.cpp.cpp").write_text(right)
     (folder / "mutants" / "bare.cpp.toml").write_text(EDITED.replace(old, new, 1))
@@ -203,7 +205,7 @@ def test_mutant_written_as_edits_is_applied_or_refused(
 
 def test_reference_without_a_function_raises_task_error(tmp_path: Path) -> None:
     folder = tmp_path / "rms_norm"
-    shutil.copytree(TASKS / "rms_norm", folder)
+    shutil.copytree(TASKS / "Normalization" / "rms_norm", folder)
     (folder / "reference.py").write_text("def magnitude(x): return x\n")
     with pytest.raises(TaskError, match=r"reference\.py: reference: missing"):
         load_operator(folder).module()
@@ -239,14 +241,14 @@ def test_extent_of_a_size_symbol_or_product() -> None:
 
 
 def test_output_shapes_have_the_sizes_of_the_case() -> None:
-    rope = load_operator(TASKS / "rope")
+    rope = load_operator(TASKS / "Fusion" / "rope")
     sizes = {"tokens": 5, "heads": 4, "kv_heads": 2, "half_dim": 8}
     case = Case("mine", Split.SEEN, "nominal", "float32", sizes)
     assert output_shapes(rope, case) == ((5, 4, 16), (5, 2, 16))
 
 
 def test_sample_lies_in_the_domain_and_limits() -> None:
-    operator = load_operator(TASKS / "matmul")
+    operator = load_operator(TASKS / "MatrixMultiply" / "matmul")
     random = Random(7)
     drawn = [operator.domain.sample(random, f"s{i}") for i in range(200)]
     for case in drawn:
@@ -259,7 +261,7 @@ def test_sample_lies_in_the_domain_and_limits() -> None:
 
 
 def test_sample_has_the_requested_dtype_and_size() -> None:
-    operator = load_operator(TASKS / "rope")
+    operator = load_operator(TASKS / "Fusion" / "rope")
     for i in range(50):
         case = operator.domain.sample(Random(i), "s", ("float16",), max_elements=4096)
         assert case.dtype == "float16"
@@ -270,13 +272,13 @@ def test_sample_has_the_requested_dtype_and_size() -> None:
 
 
 def test_sample_repeats_with_its_seed() -> None:
-    domain = load_operator(TASKS / "softmax").domain
+    domain = load_operator(TASKS / "Math" / "softmax").domain
     assert domain.sample(Random(5), "s") == domain.sample(Random(5), "s")
     assert domain.sample(Random(5), "s") != domain.sample(Random(6), "s")
 
 
 def test_boundaries_have_every_boundary_size_of_every_symbol() -> None:
-    operator = load_operator(TASKS / "rms_norm")
+    operator = load_operator(TASKS / "Normalization" / "rms_norm")
     cases = operator.domain.boundaries()
     assert {1, 3, 7, 15, 16, 17, 1023, 1024, 1025} <= {case["rows"] for case in cases}
     assert {1, 3, 7, 15, 16, 17, 1023, 1024, 1025} <= {case["cols"] for case in cases}

@@ -19,12 +19,12 @@ from evaluation.tasks.domain import elements
 from evaluation.tasks.input_families import FAMILIES
 from evaluation.tasks.operator import Example, Operator, output_shapes
 from evaluation.tasks.reference import Reference
-from evaluation.tasks.spec import self_tested
+from evaluation.tasks.spec import folder_of, self_tested
 from evaluation.types import Case, Split
 
 TASKS = Path(__file__).resolve().parents[3] / "tasks"
 OPERATORS = self_tested(TASKS)
-SLUGS = [(name, t.slug) for name in OPERATORS for t in load_operator(TASKS / name).tracks]
+SLUGS = [(name, t.slug) for name in OPERATORS for t in load_operator(folder_of(TASKS, name)).tracks]
 CATEGORIES = (
     "Activation Convolution Fusion Index LinearAlgebra Loss Math MatrixMultiply Normalization"
     " Optimizer Pooling Quantization Random Reduce SpatialOps"
@@ -43,7 +43,7 @@ POISON = 0x5EED
 
 @pytest.fixture(params=OPERATORS)
 def operator(request: pytest.FixtureRequest) -> Operator:
-    return load_operator(TASKS / request.param)
+    return load_operator(folder_of(TASKS, request.param))
 
 
 def small_cases(operator: Operator) -> list[Case]:
@@ -182,7 +182,7 @@ def test_starter_files_are_complete_and_show_nothing_hidden(name: str, track: st
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_starter_target_is_the_baseline_or_a_skeleton(name: str) -> None:
-    operator = load_operator(TASKS / name)
+    operator = load_operator(folder_of(TASKS, name))
     triton = starter_files(load_task(TASKS, name, "triton-to-triton"))[f"{name}.py"]
     assert triton == operator.baseline("triton")
     skeleton = starter_files(load_task(TASKS, name, "torch-to-triton"))[f"{name}.py"]

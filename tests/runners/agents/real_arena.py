@@ -12,6 +12,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from evaluation.sandbox.features import isolation_features
+from evaluation.tasks.spec import folder_of
 from tests.conftest import skip_or_fail
 from tests.model_server import ModelServer
 from tests.runners.house import ROOT, House
@@ -92,7 +93,7 @@ class RealArena(House):
 
     def __init__(self, home: Path, server: ModelServer, judge: str = JUDGE) -> None:
         super().__init__(home)
-        _copy_with_few_cases(ROOT / "tasks" / OPERATOR, home / "tasks" / OPERATOR)
+        _copy_with_few_cases(folder_of(ROOT / "tasks", OPERATOR), home / "tasks" / OPERATOR)
         (home / "providers.toml").write_text(
             "".join(
                 f'[{name}]\nwires = {json.dumps(WIRES)}\nbase_url = "{server.url}/v1"\n'

@@ -282,7 +282,7 @@ def test_agent_stops_when_the_arena_fails(tmp_path: Path) -> None:
 # The expert
 
 
-SOFTMAX = ROOT / "tasks" / "softmax"
+SOFTMAX = ROOT / "tasks" / "Math" / "softmax"
 
 
 def test_expert_workspace_has_honest_implementations_in_the_target_language() -> None:

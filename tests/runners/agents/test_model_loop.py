@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from evaluation.tasks.spec import folder_of
 from runners.agents import model_loop
 from tests.model_server import Conversation, ModelServer, Script, Turn
 from tests.model_server.kernels import SOURCES, TASKS, honest, wrong
@@ -19,7 +20,7 @@ WIRES = model_loop.HARNESS.wires
 
 def formula_edit() -> dict[str, str]:
     """Return the arguments of the edit that makes the wrong kernel right."""
-    path = TASKS / OPERATOR / "mutants" / f"{SOURCES[OPERATOR].wrong}.cpp.toml"
+    path = folder_of(TASKS, OPERATOR) / "mutants" / f"{SOURCES[OPERATOR].wrong}.cpp.toml"
     ((right, mistake),) = tomllib.loads(path.read_text())["edits"]
     return {"path": TARGET, "old": f"{mistake} // wrong, no profiler\n", "new": f"{right}\n"}
 

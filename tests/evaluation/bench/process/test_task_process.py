@@ -23,6 +23,7 @@ from evaluation.tasks.loaded_code import LoadedCode
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import Reference
 from evaluation.tasks.source import Source
+from evaluation.tasks.spec import folder_of
 from evaluation.tasks.task_code import hosted
 from evaluation.tasks.toml_reader import read_text
 from evaluation.types import Case, Split
@@ -33,10 +34,10 @@ CPU = torch.device("cpu")
 KINDS = (
     "rms_norm",
     "softmax",
-    "LinearAlgebra/cholesky",
-    "Random/dropout",
-    "Reduce/argmax",
-    "Quantization/quantize_rows_int8",
+    "cholesky",
+    "dropout",
+    "argmax",
+    "quantize_rows_int8",
 )
 """Operators of each kind of output: by value, by a property, random, and whole numbers."""
 
@@ -67,7 +68,7 @@ def smallest(operator: Operator) -> Case:
 def test_process_draws_what_the_code_draws_here(
     name: str, start: Callable[..., TaskProcess]
 ) -> None:
-    operator = load_operator(TASKS / name)
+    operator = load_operator(folder_of(TASKS, name))
     case, process = smallest(operator), start(operator)
     for family in operator.input_families:
         found = process.draw(case, CPU, family, [1, 2, 1])
@@ -83,7 +84,7 @@ def test_process_draws_what_the_code_draws_here(
 def test_process_computes_what_the_code_computes_here(
     name: str, many: bool, start: Callable[..., TaskProcess]
 ) -> None:
-    operator = load_operator(TASKS / name)
+    operator = load_operator(folder_of(TASKS, name))
     case, process, code = smallest(operator), start(operator), operator.code(CPU)
     drawn = code.draw(case, CPU, "nominal", [1, 2, 3])
     inputs = drawn[0]
@@ -94,18 +95,18 @@ def test_process_computes_what_the_code_computes_here(
         (exact, sizes), (exact_here, sizes_here) = there.outputs(), here.outputs()
         for found, expected in zip(exact, exact_here, strict=True):
             assert found.dtype == expected.dtype and found.shape == expected.shape, number
-            assert torch.equal(found, expected) or name == "Random/dropout"
+            assert torch.equal(found, expected) or name == "dropout"
         for found, expected in zip(sizes, sizes_here, strict=True):
             assert found.dtype == expected.dtype and found.shape == expected.shape
     assert process.reduction(case) == code.reduction(case)
     assert process.cost(case) == tuple(code.cost(case)) and process.unit(case) == code.unit(case)
 
 
-@pytest.mark.parametrize("name", ["LinearAlgebra/cholesky", "Random/dropout"])
+@pytest.mark.parametrize("name", ["cholesky", "dropout"])
 def test_output_that_is_not_compared_by_value_is_judged_as_here(
     name: str, start: Callable[..., TaskProcess]
 ) -> None:
-    operator = load_operator(TASKS / name)
+    operator = load_operator(folder_of(TASKS, name))
     case, process = smallest(operator), start(operator)
     with hosted(lambda operator, device: process):
         reference = Reference(operator, case)
@@ -132,11 +133,11 @@ def test_estimate_ends_where_the_judge_says_so(start: Callable[..., TaskProcess]
     assert all(torch.equal(exact, found) for (found,), _ in asked)
 
 
-@pytest.mark.parametrize("name", ["Normalization/l2_normalize", "LinearAlgebra/cholesky"])
+@pytest.mark.parametrize("name", ["l2_normalize", "cholesky"])
 def test_large_launch_is_compared_while_the_code_waits(
     name: str, start: Callable[..., TaskProcess]
 ) -> None:
-    operator = load_operator(TASKS / name)
+    operator = load_operator(folder_of(TASKS, name))
     case = max(operator.cases, key=operator.elements)
     with hosted(lambda operator, device: process):
         process = start(operator)
@@ -151,7 +152,7 @@ def test_large_launch_is_compared_while_the_code_waits(
 
 
 def test_launches_of_another_case_are_given_again(start: Callable[..., TaskProcess]) -> None:
-    operator = load_operator(TASKS / "softmax")
+    operator = load_operator(TASKS / "Math" / "softmax")
     process, code = start(operator), operator.code(CPU)
     cases = sorted(operator.cases, key=operator.elements)[:2]
     given = [code.draw(case, CPU, "nominal", [1])[0] for case in cases]
@@ -188,11 +189,11 @@ def test_task_of_this_checkout_is_loaded_and_that_of_another_author_is_not(
     def no_server() -> ForkServer:
         pytest.fail("a task of this checkout needs no process")
 
-    own = load_operator(TASKS / "softmax")
+    own = load_operator(TASKS / "Math" / "softmax")
     assert isinstance(processes_of(no_server)(own, CPU), LoadedCode)
     texts = ("suite", "title", "repository", "commit", "path", "sha256", "licence", "form")
     source = Source(**dict.fromkeys(texts, "imported"), version=1, score="")
-    shutil.copytree(TASKS / "softmax", tmp_path / "softmax")
+    shutil.copytree(TASKS / "Math" / "softmax", tmp_path / "softmax")
     others = (
         dataclasses.replace(own, source=source),
         load_operator(tmp_path / "softmax"),

@@ -33,7 +33,7 @@ from evaluation.kinds.kernel.gates import compile as compilation
 from evaluation.kinds.kernel.load import load_operator, load_task
 from evaluation.kinds.kernel.session import MeasurementSession
 from evaluation.tasks.operator import Example
-from evaluation.tasks.spec import OPEN_TRACK, self_tested
+from evaluation.tasks.spec import OPEN_TRACK, folder_of, self_tested
 from evaluation.types import Case, GateResult, Interval, Reason, Split, Verdict
 
 TASKS = Path(__file__).resolve().parents[5] / "tasks"
@@ -47,7 +47,7 @@ MUTANTS = ("no_op", "overflowing", "sigmoid_only")
 def tasks(tmp_path: Path) -> Path:
     """Return a folder of tasks with a small SwiGLU: few cases, sizes and mutants."""
     folder = tmp_path / "swiglu"
-    shutil.copytree(TASKS / "swiglu", folder)
+    shutil.copytree(TASKS / "Fusion" / "swiglu", folder)
     toml = folder / "task.toml"
     text = toml.read_text().replace("[1, 4096]", "[1, 64]").replace("[1, 18944]", "[1, 800]")
     lines = text.splitlines()
@@ -232,7 +232,7 @@ def test_self_test_of_an_operator_without_mutants_is_the_short_form() -> None:
 
 def test_implementations_of_every_track_are_enough() -> None:
     for name in self_tested(TASKS):
-        for track in (*load_operator(TASKS / name).tracks, OPEN_TRACK):
+        for track in (*load_operator(folder_of(TASKS, name)).tracks, OPEN_TRACK):
             task = load_task(TASKS, name, track.slug)
             roles = Counter(role for role, _ in implementations(task, self_test=True))
             short = Counter(role for role, _ in implementations(task))
