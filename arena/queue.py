@@ -63,6 +63,20 @@ def enqueue(actor: str, queue: str, *args: Any) -> None:
     transaction.on_commit(lambda: _send(message))
 
 
+def length(queue: str) -> int:
+    """Return the number of messages in a queue that no worker has taken; 0 if it is unreachable."""
+    found: Any = broker()
+    if settings.HEADLESS:
+        found.declare_queue(queue)
+        return int(found.queues[queue].qsize())
+    import redis  # an offline GPU box has none
+
+    try:
+        return int(found.client.llen(f"{found.namespace}:{queue}"))
+    except (redis.RedisError, OSError):
+        return 0
+
+
 def _send(message: Message[Any]) -> None:
     broker().declare_queue(message.queue_name)
     if settings.HEADLESS:

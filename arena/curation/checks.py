@@ -114,7 +114,7 @@ def reap_checks() -> int:
     silent = Check.objects.silent().values_list("pk", "lease")
     count = sum(break_check(pk, lease, SILENT, True) for pk, lease in silent)
     for check in Check.objects.unclaimed().select_related("hardware"):
-        if Check.objects.sends_again(check):
+        if not queue.length(check.hardware.queue) and Check.objects.sends_again(check):
             queue.enqueue(ACTOR, check.hardware.queue, check.pk)
             count += 1
     return count

@@ -127,7 +127,9 @@ def _request(name: str, hardware: Hardware, wanted: Together) -> bool:
 
 
 def _sent_again(composition: Composition) -> bool:
-    """Send the message of a composition again if nobody has claimed it."""
+    """Send the message of a composition again if its queue is empty and nobody has claimed it."""
+    if queue.length(composition.hardware.queue):
+        return False
     unclaimed = Composition.objects.unclaimed().filter(pk=composition.pk).first()
     if unclaimed is None or not Composition.objects.sends_again(unclaimed):
         return False

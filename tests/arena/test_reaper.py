@@ -111,13 +111,21 @@ def test_a_message_that_was_sent_again_is_claimed_once(start, hardware, valkey):
     assert (run.status, run.lease) == ("running", LEASE)
 
 
-def test_a_long_queue_is_sent_again_by_its_head(start, hardware, valkey):
+def test_messages_of_a_queue_are_never_more_than_the_rows_that_wait(
+    start, hardware, valkey, django_capture_on_commit_callbacks
+):
+    redis.from_url(valkey).flushdb()
     Worker.objects.create(name="all", queues=["agents", "build", hardware.queue], pid=1)
-    for _ in range(QUEUE_HEAD + 2):
-        start()
-    Run.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
-    assert services.reap() == QUEUE_HEAD
-    assert services.reap() == 2
+    number = QUEUE_HEAD + 2
+    for _ in range(number):
+        start()  # in a transaction that never commits: no message is sent
+    sent = []
+    for _ in range(4):  # all workers are busy meanwhile
+        Run.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+        with django_capture_on_commit_callbacks(execute=True):
+            sent.append(services.reap())
+    assert sent == [QUEUE_HEAD, 2, 0, 0]
+    assert queue.length(queue.AGENTS) == len(messages_in(queue.AGENTS)) == number
 
 
 def test_the_message_of_a_built_evaluation_goes_to_its_hardware(

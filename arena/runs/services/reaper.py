@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import OperationalError
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from arena import queue
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 QUEUE_HEAD = 32
 """Messages of one kind that are sent again at a time, more than a worker has threads."""
+Row = TypeVar("Row", Run, Evaluation)
 
 
 def reap() -> int:
@@ -78,21 +80,34 @@ def _each(end: Callable[..., bool], pk: str | int, *how: Any) -> bool:
 def _send_again() -> int:
     """Send the messages of waiting work again that nobody has claimed for MESSAGE_GRACE.
 
-    A claim succeeds once, so a doubled message does nothing. Only the head of each queue is sent,
-    so that a long queue does not grow while all workers are busy.
+    A claim succeeds once, so a doubled message does nothing.
     """
-    before = Now() - MESSAGE_GRACE
     count = 0
     if Worker.objects.serving(queue.AGENTS):
-        runs = Run.objects.in_turn().served().filter(heartbeat_at__lt=before)
-        count += sum(_sent_again(run, "run_agent", queue.AGENTS) for run in runs[:QUEUE_HEAD])
-    waiting = Evaluation.objects.filter(heartbeat_at__lt=before).order_by("pk")
-    for row in waiting.filter(status=EvaluationStatus.QUEUED)[:QUEUE_HEAD]:
-        count += _sent_again(row, "build", queue.BUILD, row.pk)
-    built = waiting.filter(status=EvaluationStatus.BUILT).select_related("hardware")
-    for row in built[:QUEUE_HEAD]:
-        count += _sent_again(row, "measure", row.hardware.queue, row.pk)
+        runs = Run.objects.in_turn().served()
+        count += sum(
+            _sent_again(run, "run_agent", queue.AGENTS) for run in _lost(runs, queue.AGENTS)
+        )
+    waiting = Evaluation.objects.order_by("pk").select_related("hardware")
+    queued = waiting.filter(status=EvaluationStatus.QUEUED)
+    count += sum(
+        _sent_again(row, "build", queue.BUILD, row.pk) for row in _lost(queued, queue.BUILD)
+    )
+    built = waiting.filter(status=EvaluationStatus.BUILT)
+    for name in built.order_by().values_list("hardware__queue", flat=True).distinct():
+        rows = _lost(built.filter(hardware__queue=name), name)
+        count += sum(_sent_again(row, "measure", name, row.pk) for row in rows)
     return count
+
+
+def _lost(waiting: QuerySet[Row], name: str) -> list[Row]:
+    """Return the first of waiting rows for which there is no message in their queue.
+
+    Whose message is lost nobody knows. So there are never more messages than rows that wait, also
+    while all workers are busy.
+    """
+    number = min(waiting.count() - queue.length(name), QUEUE_HEAD)
+    return list(waiting.filter(heartbeat_at__lt=Now() - MESSAGE_GRACE)[: max(0, number)])
 
 
 def _sent_again(row: Run | Evaluation, actor: str, name: str, *args: Any) -> bool:
