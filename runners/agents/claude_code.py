@@ -90,6 +90,8 @@ def environment(model: ModelAccess) -> dict[str, str]:
         "DISABLE_AUTOUPDATER": "1",
         "IS_SANDBOX": "1",  # it runs in the arena's
         "API_TIMEOUT_MS": MAX_ANSWER_MS,
+        "CLAUDE_STREAM_FIRST_BYTE_TIMEOUT_MS": MAX_ANSWER_MS,
+        "CLAUDE_STREAM_IDLE_TIMEOUT_MS": MAX_ANSWER_MS,
         "BASH_DEFAULT_TIMEOUT_MS": MAX_WAIT_MS,
         "BASH_MAX_TIMEOUT_MS": MAX_WAIT_MS,
         "MCP_TOOL_TIMEOUT": MAX_WAIT_MS,

@@ -49,7 +49,11 @@ TURNS_ARE_SPENT = "Reached max session turns"
 SCOPES = ("core", "codebase_investigator", "cli_help", "generalist")
 """Names under which it configures its own calls and those of its subagents."""
 SHELL, TODO_LIST = "run_shell_command", "write_todos"
+EXPERIMENTS = "experiments.json"
+REQUEST_TIMEOUT = 45773134
+"""Number of its experiment with the longest wait for an answer, in seconds."""
 MAX_WAIT_SECONDS = 3600
+MAX_ANSWER_SECONDS = 1500
 MAX_CHAT_SECONDS = 1.0
 """Longest wait for the chat's entry of a call that is finished."""
 _EXIT_CODE = re.compile(r"^Exit Code: (\d+)$", re.MULTILINE)
@@ -81,6 +85,7 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     folder.mkdir(exist_ok=True)
     text = json.dumps(_settings(session, chosen))
     (folder / "settings.json").write_text(text, encoding="utf-8")
+    (folder / EXPERIMENTS).write_text(json.dumps(_experiments()), encoding="utf-8")
     translate = GeminiEvents(session, folder)
     command = [
         session.program, "-p", prompt(session, chosen.extra_prompt), "-m", session.model.name,
@@ -91,6 +96,7 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
         "GEMINI_API_KEY": session.model.token,
         "GOOGLE_GEMINI_BASE_URL": session.model.url,
         "GEMINI_CLI_NO_RELAUNCH": "true",
+        "GEMINI_EXP": str(folder / EXPERIMENTS),
     }
     run_harness(
         session,
@@ -138,6 +144,11 @@ def _settings(session: AgentSession, chosen: Settings) -> dict[str, Any]:
         described = {"command": server.command, "timeout": MAX_WAIT_SECONDS * 1000, "trust": True}
         found["mcpServers"] = {server.name: described}
     return found
+
+
+def _experiments() -> dict[str, Any]:
+    """Return its experiments: one is its longest wait for an answer, else a minute."""
+    return {"flags": [{"flagId": REQUEST_TIMEOUT, "intValue": str(MAX_ANSWER_SECONDS)}]}
 
 
 @dataclass

@@ -110,6 +110,8 @@ def _configuration(session: AgentSession, chosen: Settings) -> dict[str, Any]:
         "baseURL": f"{session.model.url}/v1",
         "apiKey": session.model.token,
         "timeout": MAX_ANSWER_MS,
+        "headerTimeout": MAX_ANSWER_MS,
+        "chunkTimeout": MAX_ANSWER_MS,
     }
     found: dict[str, Any] = {
         "share": "disabled",

@@ -67,6 +67,8 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
         "OPENAI_MODEL": session.model.name,
         "QWEN_CODE_SUPPRESS_YOLO_WARNING": "1",  # it runs in the arena's sandbox
         "QWEN_CODE_NO_RELAUNCH": "1",
+        "QWEN_STREAM_IDLE_TIMEOUT_MS": str(MAX_ANSWER_MS),
+        "QWEN_STREAM_MAX_LIFETIME_MS": str(MAX_WAIT_MS),
     }
     run_harness(
         session,

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import copy
 import json
+import re
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -20,8 +21,17 @@ HUNG_UP = "the agent hung up"
 """Error of a call whose agent did not wait for the answer."""
 MALFORMED = "the answer is not what its format says"
 """Error of a call whose answer cannot be read."""
+TOO_LONG = "the request is longer than the context of the model"
+"""Error of a call that the provider refused for its length."""
 MAX_NAME = 200
 """Characters of a refused model's name in its error."""
+_LENGTH = re.compile(
+    rb"context.{0,9}(length|size|window|limit)|exceed_context_size|\bn_ctx\b"
+    rb"|\b(prompt|input|request|conversation)( \w+){0,4} too (long|large)"
+    rb"|\b(token count|(input|prompt) tokens?).{0,40}exceed",
+    re.IGNORECASE,
+)
+"""In the body of a refusal: the request has more tokens than the model takes."""
 UNFINISHED = frozenset({"", "in_progress"})
 """Stop reasons of an answer that ends early."""
 
@@ -100,6 +110,8 @@ class Call:
         self.status = self.retries = 0
         self.error = self.content_type = ""
         self.begun = self.recorded = self.replayed = self.finished = False
+        self.number = 0
+        """Number of the first report on its progress; 0 before it."""
         self.unread = False
         """True from sending until its answer, or a refusal, is read to the end."""
         self.left = asyncio.Event()
@@ -153,6 +165,21 @@ class Call:
             return self.unread or self.reader is None or not self.reader.reading.names_usage
         return self.status == 0 and self.unread and self.left.is_set()
 
+    def progress(self) -> dict[str, Any]:
+        """Return how far it is. A record of a stream is about a token; others have none before."""
+        return {
+            "number": self.number,
+            "provider": self.provider,
+            "model": self.asked.model,
+            "tokens": self.reader.records if self.reader else 0,
+            "latency_ms": self._milliseconds(time.monotonic() - self._started),
+            "first_byte_ms": self._milliseconds(self._first),
+        }
+
+    @staticmethod
+    def _milliseconds(seconds: float | None) -> float | None:
+        return None if seconds is None else round(1000 * seconds, 1)
+
     def reading(self) -> Reading:
         """Return the facts of the answer; usage that was not read is an upper bound."""
         reading = self.reader.reading if self.reader else Reading()
@@ -167,7 +194,6 @@ class Call:
         return replace(reading, usage=usage)
 
     def reported(self, reading: Reading, cost_usd: float | None) -> ModelCall:
-        first = None if self._first is None else round(1000 * self._first, 1)
         return ModelCall(
             provider=self.provider,
             wire=self.wire.name,
@@ -177,7 +203,7 @@ class Call:
             usage=reading.usage,
             cost_usd=cost_usd,
             latency_ms=round(1000 * (time.monotonic() - self._started), 1),
-            first_byte_ms=first,
+            first_byte_ms=self._milliseconds(self._first),
             stop_reason=reading.stop_reason,
             retries=self.retries,
             replayed=self.replayed,
@@ -195,6 +221,11 @@ class Call:
             self.content_type,
             self._pieces,
         )
+
+
+def length_problem(status: int, content: bytes) -> str:
+    """Return `TOO_LONG` for the body of a refusal for the length of a request; else nothing."""
+    return TOO_LONG if status == 413 or (status in (400, 422) and _LENGTH.search(content)) else ""
 
 
 def parse_request(

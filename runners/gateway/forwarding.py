@@ -50,6 +50,11 @@ GOOGLE_TOOLS = frozenset(
     " googlesearchretrieval mcpservers retrieval urlcontext".split()
 )
 """Fields of a tool with which Google's models run one, in lower case without underscores."""
+NOT_PASSED = frozenset(
+    "connection keep-alive proxy-connection te trailer transfer-encoding upgrade content-length"
+    " content-encoding set-cookie".split()
+)
+"""Headers of an answer: of one connection, and of an encoding that the gateway undoes."""
 
 
 def headers(given: Mapping[str, str], wire: WireFormat, key: str) -> dict[str, str]:

@@ -3,7 +3,8 @@
 A request is checked against the run's token, the provider's wire formats and the run's budget. Its
 answer is streamed through unchanged. Overload and connection errors before the first byte of an
 answer are retried with back-off. `WaitingCalls` decides when the run's clock stands meanwhile.
-The answer to an agent that hung up is read to its end all the same, for its usage.
+The answer to an agent that hung up is read to its end all the same, for its usage. One that costs
+nothing is dropped, so that the provider can end it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from aiohttp import web
 
 from evaluation.sandbox import loopback
 from runners.gateway import forwarding
+from runners.gateway.answers import refusal, retry_after, text_of, times
 from runners.gateway.budget import Amount, Budget
 from runners.gateway.call import (
     HUNG_UP,
@@ -33,16 +35,18 @@ from runners.gateway.call import (
     Call,
     NoCredit,
     ProviderFailed,
+    length_problem,
     parse_request,
 )
 from runners.gateway.clock import Clock, RateLimit
 from runners.gateway.key import Key, has_token
+from runners.gateway.progress import Progress
 from runners.gateway.providers import Provider
+from runners.gateway.room import MAX_REQUEST_BYTES, Crowded, Room
 from runners.gateway.traffic import Exchange, Replay, TrafficWriter
 from runners.gateway.waiting import WaitingCalls
 from runners.gateway.wire import FORMATS, Endpoint, Usage, WireFormat
 
-MAX_REQUEST_BYTES = 64 << 20
 ERROR_BYTES = 64 << 10
 RETRIED = frozenset({408, 429, 500, 502, 503, 504, 529})
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 60.0
@@ -55,11 +59,6 @@ KEY_REFUSED = frozenset({401, 402, 403})
 UNKNOWN_MODEL = 404
 NO_CREDIT = re.compile(rb"insufficient_quota|credit balance|billing", re.IGNORECASE)
 """In the body of a 429: no time makes up for it."""
-_NOT_PASSED = frozenset(
-    "connection keep-alive proxy-connection te trailer transfer-encoding upgrade content-length"
-    " content-encoding set-cookie".split()
-)
-"""Headers of an answer: of one connection, and of an encoding that the gateway undoes."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Settings:
 
     Requests for another model are refused. `patience_seconds` limits retries of one call,
     `silence_seconds` the wait for the next byte. After `quiet_seconds` without an answer a call
-    waits for the provider.
+    waits for the provider. `progress_seconds` is that of `Progress`.
     """
 
     token: str
@@ -79,14 +78,15 @@ class Settings:
     patience_seconds: float = 600.0
     silence_seconds: float = 600.0
     quiet_seconds: float = 180.0
+    progress_seconds: float = 5.0
 
 
 Report = Callable[[str, Mapping[str, Any]], None]
 """Called with a kind and its facts.
 
-The kinds: `model_call`, `no_usage` (once), `budget` (`name` is spent), `refused` (a connection,
-path or request), `waiting` and `working` (of `WaitingCalls`), `failed` (with its `fault`: provider,
-user or arena).
+The kinds: `model_call`, `progress` (of one under way), `no_usage` (once), `budget` (`name` is
+spent), `refused` (a connection, path or request), `waiting` and `working` (of `WaitingCalls`),
+`failed` (with its `fault`: provider, user or arena).
 """
 
 
@@ -118,6 +118,8 @@ class Gateway:
         self._rate = RateLimit(provider.requests_per_minute, self._clock)
         self.waiting = WaitingCalls(report)
         self._calls: set[asyncio.Task[web.StreamResponse]] = set()
+        self._progress = Progress(self._report, settings.progress_seconds)
+        self._room = Room()
         self._bad_answers = 0
         self._refused: set[str] = set()
         self._reported_no_usage = False
@@ -165,30 +167,42 @@ class Gateway:
         found = ((wire, wire.endpoint(request.method, request.path)) for wire in self._wires)
         wire, endpoint = next((each for each in found if each[1]), (self._wires[0], None))
         if not has_token(request, self._settings.token):
-            return _refusal(wire, 401, "authentication_error", "the run's token is wrong")
+            return refusal(wire, 401, "authentication_error", "the run's token is wrong")
         if endpoint is None:
             text = (
                 f"{request.method} {request.path} is not a model endpoint of {self._provider.name}"
             )
             self._report("refused", {"text": f"{text}: refused"})
-            return _refusal(wire, 404, "not_found_error", text)
+            return refusal(wire, 404, "not_found_error", text)
+        try:
+            async with self._room.hold(request.content_length):
+                return await self._answer_request(request, wire, endpoint)
+        except Crowded:
+            text = "too many requests at a time"
+            self._report_refused(text)
+            return refusal(wire, 429, "rate_limit_error", text)
+
+    async def _answer_request(
+        self, request: web.Request, wire: WireFormat, endpoint: Endpoint
+    ) -> web.StreamResponse:
+        """Answer a request for which there is room."""
         body = await request.read()
         if not endpoint.runs_model:
             return await self._pass_free(request, wire, endpoint, body)
         asked = parse_request(wire, request.path, body, self._provider.tools)
         if problem := asked.model_problem(self._settings.model):
             self._report_refused(problem)
-            return _refusal(wire, 403, "permission_error", problem)
+            return refusal(wire, 403, "permission_error", problem)
         if asked.problem:
             self._report_refused(asked.problem)
-            return _refusal(wire, 400, "invalid_request_error", asked.problem)
+            return refusal(wire, 400, "invalid_request_error", asked.problem)
         if problem := self._unpriced(asked.model):
             self._report("failed", {"text": problem, "fault": "user"})
-            return _refusal(wire, 429, "insufficient_quota", problem)
+            return refusal(wire, 429, "insufficient_quota", problem)
         if name := await self.budget.wait():
             used = getattr(self.budget.used, name)
             self._report("budget", {"name": name, "used": used})
-            return _refusal(wire, 429, "insufficient_quota", f"the run's budget of {name} is spent")
+            return refusal(wire, 429, "insufficient_quota", f"the run's budget of {name} is spent")
         call = Call(self._provider.name, wire, endpoint, asked, keep=self._writer is not None)
         return await self._call_model(request, call)
 
@@ -217,12 +231,15 @@ class Gateway:
         costs = [self._provider.cost_usd(asked.model, usage) for usage in (bound, written)]
         return Amount(bound.total, max(cost or 0.0 for cost in costs), turns=1)
 
+    def _is_free(self, asked: Asked) -> bool:
+        return self._provider.cost_usd(asked.model, asked.bound) == 0.0
+
     async def _pass_free(
         self, request: web.Request, wire: WireFormat, endpoint: Endpoint, body: bytes
     ) -> web.StreamResponse:
         """Answer a request that costs nothing, from the provider or from the recording."""
         if not self._live:
-            return _refusal(wire, 404, "not_found_error", "a replay has no network")
+            return refusal(wire, 404, "not_found_error", "a replay has no network")
         try:
             async with self._send(request, wire, endpoint, body) as answer:
                 content = self._secret.strike_bytes(await answer.read())
@@ -230,8 +247,8 @@ class Gateway:
                     status=answer.status, body=content, content_type=answer.content_type
                 )
         except (aiohttp.ClientError, TimeoutError) as error:
-            text = self._secret.strike(f"{self._provider.name}: {_text(error)}")
-            return _refusal(wire, 502, "api_error", text)
+            text = self._secret.strike(f"{self._provider.name}: {text_of(error)}")
+            return refusal(wire, 502, "api_error", text)
 
     async def _call_model(self, request: web.Request, call: Call) -> web.StreamResponse:
         """Make a call in a task of its own, which goes on when the agent hangs up."""
@@ -241,9 +258,10 @@ class Gateway:
         if not (exchange or self._live):
             text = "the recording has no further answer for this request"
             self._report("failed", {"text": text, "fault": "arena"})
-            return _refusal(call.wire, 410, "invalid_request_error", text)
+            return refusal(call.wire, 410, "invalid_request_error", text)
         self.budget.admit(call, self._bound(call.asked))
         self.waiting.open(call)
+        self._progress.follow(call)
         task = asyncio.create_task(self._complete(request, call, exchange))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
@@ -251,8 +269,8 @@ class Gateway:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             self._hang_up(call)
-            if call.has_usage:
-                task.cancel()
+            if call.has_usage or self._is_free(call.asked):
+                task.cancel()  # it costs nothing more, and its server is free for the next call
             raise
 
     async def _complete(
@@ -276,7 +294,7 @@ class Gateway:
             call.error = text
             self._finish(call)
             self._report("failed", {"text": text, "fault": fault})
-            return _refusal(call.wire, 503, "api_error", self._secret.strike(text))
+            return refusal(call.wire, 503, "api_error", self._secret.strike(text))
         finally:
             self._finish(call)
 
@@ -301,7 +319,7 @@ class Gateway:
                 call.unread = True
                 stack = contextlib.AsyncExitStack()
                 async with stack:
-                    why, retry_after = "", 0.0
+                    why, retry_seconds = "", 0.0
                     try:
                         answer = await stack.enter_async_context(
                             self._send(request, call.wire, call.endpoint, call.asked.body)
@@ -316,20 +334,22 @@ class Gateway:
                         if answer.status == 429 and NO_CREDIT.search(content):
                             raise NoCredit(content.decode(errors="replace"))
                         why = f"HTTP {answer.status}"
-                        retry_after = _retry_after(answer.headers.get("retry-after", ""))
+                        retry_seconds = retry_after(answer.headers.get("retry-after", ""))
                     except (aiohttp.ClientError, TimeoutError, OSError) as error:
                         if call.begun:
                             raise
-                        why = _text(error)
+                        why = text_of(error)
                         if isinstance(error, aiohttp.ClientConnectorError):
                             call.unread = False
                 if call.left.is_set():
                     raise AgentLeft
                 call.retries += 1
-                pause = min(max(retry_after, backoff * random.uniform(1, 1.5)), MAX_BACKOFF_SECONDS)
+                pause = min(
+                    max(retry_seconds, backoff * random.uniform(1, 1.5)), MAX_BACKOFF_SECONDS
+                )
                 text = f"{name} does not answer: {why}"
                 if self._clock.now() + pause > ends:
-                    raise ProviderFailed(f"{text}, {_times(call.retries)}")
+                    raise ProviderFailed(f"{text}, {times(call.retries)}")
                 self.waiting.wait(call, f"{text}; trying again")
                 await self._clock.wait(pause, call.left)
                 backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
@@ -362,12 +382,12 @@ class Gateway:
         """Stream an answer to the agent and read its usage on the way."""
         response = web.StreamResponse(status=answer.status)
         for name, value in answer.headers.items():
-            if name.lower() not in _NOT_PASSED:
+            if name.lower() not in forwarding.NOT_PASSED:
                 response.headers.add(name, self._secret.strike(value))
         reader = call.start_reading(answer.status, answer.content_type)
         try:
             await self._write(request, response, call)
-            async for piece in self._pieces(answer):
+            async for piece in self._pieces(call, answer):
                 call.add(piece)
                 reader.feed(piece)
                 await self._write(request, response, call, piece)
@@ -376,7 +396,7 @@ class Gateway:
             call.unread = False
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
             if not call.left.is_set():
-                call.error = f"the answer was cut: {_text(error)}"
+                call.error = f"the answer was cut: {text_of(error)}"
         reading = reader.end()
         if reader.malformed and call.error in ("", HUNG_UP):
             call.error = MALFORMED
@@ -397,13 +417,18 @@ class Gateway:
                 await response.write_eof()
         return response
 
-    async def _pieces(self, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        """Yield the body of an answer as it comes; that of an error is whole, without the key."""
+    async def _pieces(self, call: Call, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        """Yield the body of an answer as it comes; that of an error is whole, without the key.
+
+        An error for the length of the request is noted in the call.
+        """
         if answer.status == 200:
             async for piece in answer.content.iter_any():
                 yield piece
         else:
-            yield self._secret.strike_bytes(await answer.read())
+            content = await answer.read()
+            call.error = length_problem(answer.status, content)
+            yield self._secret.strike_bytes(content)
 
     async def _write(
         self,
@@ -450,6 +475,7 @@ class Gateway:
         if call.finished:
             return
         call.finished = True
+        self._progress.end(call)
         self.waiting.close(call)
         reading = call.reading()
         cost, used = None, Amount(turns=1)
@@ -462,35 +488,13 @@ class Gateway:
             done = replace(done, cost_usd=0.0 if reading.usage else None)
         if self._writer and not call.error and call.begun and not call.recorded:
             self._writer.add(call.exchange())
-        self._report("model_call", asdict(done))
+        followed = {"number": call.number} if call.number else {}
+        self._report("model_call", asdict(done) | followed)
         if done.estimated and call.status == 200 and not (call.error or self._reported_no_usage):
             self._reported_no_usage = True
             self._report("no_usage", {"text": f"{self._provider.name}: {NO_USAGE}"})
         if call.status == 200 and call.error != HUNG_UP:
             self._bad_answers = self._bad_answers + 1 if call.error else 0
             if self._bad_answers == MAX_BAD_ANSWERS:
-                text = f"{self._provider.name}: {call.error}, {_times(MAX_BAD_ANSWERS)} in a row"
+                text = f"{self._provider.name}: {call.error}, {times(MAX_BAD_ANSWERS)} in a row"
                 self._report("failed", {"text": text, "fault": "provider"})
-
-
-def _refusal(wire: WireFormat, status: int, kind: str, message: str) -> web.Response:
-    body = wire.error(status, kind, message)
-    # A client library must not try again what will not change.
-    headers = {"x-should-retry": "false"}
-    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
-
-
-def _retry_after(text: str) -> float:
-    """Return the seconds of a Retry-After header; 0 for a date or none."""
-    try:
-        return max(0.0, float(text))
-    except ValueError:
-        return 0.0
-
-
-def _text(error: BaseException) -> str:
-    return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else "cut")
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"

@@ -279,6 +279,8 @@ class AnswerReader:
         self.reading = Reading()
         self.malformed = False
         """Whether some of it was not JSON."""
+        self.records = 0
+        """Records of a stream that were read."""
         self._wire = wire
         self._streamed = streamed
         self._rest = b""
@@ -310,6 +312,7 @@ class AnswerReader:
             except (ValueError, RecursionError):
                 self.malformed = True
                 continue
+            self.records += 1
             if isinstance(data, Mapping):
                 yield data
             elif isinstance(data, list):  # a stream of generateContent without alt=sse

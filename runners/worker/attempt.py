@@ -47,6 +47,10 @@ PROFILES = 12
 """Profiles per run; repeating one is free."""
 MAX_CASE = 200
 UNASKED = "as it was left: the agent asked for no verdict"
+NO_TOOL = (
+    "The model called no tool: it only wrote text, or its server does not turn its calls into tool"
+    " calls. Try a model that is made for tools, or another template of the server."
+)
 HEARING_SECONDS = 3.0
 """Time for an agent to end once the arena cannot judge its submissions."""
 SPENT_SECONDS = 30.0
@@ -99,6 +103,8 @@ class _Attempt:
         """Why its model cannot be used any more."""
         self.spent = False
         """Whether a budget of its model is spent."""
+        self._refused: set[str] = set()
+        """Reasons why requests of the agent were refused."""
         self._until = math.inf
         """End of the agent on the monotonic clock."""
         self._over = threading.Event()
@@ -146,7 +152,9 @@ class _Attempt:
             return None
         if not (agent.model and agent.provider):
             raise NoModel(f"{agent.title} has no model or no provider: set both in its settings.")
-        return ModelGateway(self.run, wires, self.clock, self._record, self._fail, self._spend)
+        return ModelGateway(
+            self.run, wires, self.clock, self._record, self._fail, self._spend, self._record
+        )
 
     def _fail(self, failure: Failure) -> None:
         if self.failure is None:
@@ -291,11 +299,14 @@ class _Attempt:
         return True
 
     def _refuse(self, kind: str, **body: Any) -> Answer:
-        self._record(kind, body)
+        """Refuse a request of the agent, and record each reason once."""
+        if body["text"] not in self._refused:
+            self._refused.add(body["text"])
+            self._record(kind, body)
         return refused(body["text"])
 
-    def _record(self, kind: str, body: dict[str, Any]) -> None:
-        draft = EventDraft(kind, body, actor="arena")
+    def _record(self, kind: str, body: dict[str, Any], event: str | None = None) -> None:
+        draft = EventDraft(kind, body, id=event, actor="arena")
         services.record(self.run.pk, [draft], producer=self.lease)
 
     def _hand_in_unasked(self) -> None:
@@ -311,6 +322,8 @@ class _Attempt:
         if all(given.get(name) == text for name, text in files.items()):
             names = ", ".join(files)
             self.unsent = f"Nothing was handed in: {names} is as it was given."
+            if self.gateway and not self.run.events.filter(kind="tool_call").exists():
+                self.unsent = f"{NO_TOOL} {self.unsent}"
         else:
             services.submit(self.run.pk, files, UNASKED)
 
@@ -331,7 +344,7 @@ class _Attempt:
                 self._request_final(chosen)
             elif failure:
                 text = " ".join((failure.text, *self._last_words(ended)))
-                self._finish(RunStatus.BROKEN, text, failure.fault)
+                self._finish(failure.status, text, failure.fault)
             else:
                 unjudged = " ".join((self.unsent, *self._last_words(ended)))
                 self._finish(*end_without_final(self.run, unjudged))

@@ -26,12 +26,12 @@ from django.db import connections
 
 from arena.runs.models import Run
 from arena.runs.spending import count_kept_calls
-from arena.runs.states import Fault
+from arena.runs.states import Fault, RunStatus
 from evaluation.sandbox import loopback
 from evaluation.sandbox.features import isolation_features
 from runners.agent.control_socket import TimeBudget
 from runners.agent.session import ModelAccess
-from runners.gateway.call import HUNG_UP
+from runners.gateway.call import HUNG_UP, TOO_LONG
 from runners.gateway.providers import BadProvider, Provider
 from runners.harnesses import known_providers
 from runners.process.supervisor import Child, Ended, Ending
@@ -47,6 +47,7 @@ CALL_FIELDS = (
     "provider", "wire", "model", "requested_model", "status", "usage", "cost_usd", "latency_ms",
     "first_byte_ms", "stop_reason", "retries", "replayed", "error", "estimated",
 )  # fmt: skip
+PROGRESS_FIELDS = ("provider", "model", "tokens", "latency_ms", "first_byte_ms")
 REPORT_SECONDS = 5.0
 """Time for the process to report the calls in flight when it is to end."""
 CONTEXT_SUFFIX = re.compile(r"\[\d+m\]$", re.IGNORECASE)
@@ -65,6 +66,11 @@ class Failure:
     text: str
     fault: Fault
 
+    @property
+    def status(self) -> RunStatus:
+        """Return the end of a run: a failure of the candidate counts in its pass rate."""
+        return RunStatus.FAILED if self.fault == Fault.CANDIDATE else RunStatus.BROKEN
+
 
 def traffic_file(run_id: str) -> Path:
     """Return the recording of a run's model traffic; only the worker's user can read it."""
@@ -76,8 +82,10 @@ def traffic_file(run_id: str) -> Path:
 class ModelGateway:
     """Runs beside an agent.
 
-    `record(kind, body)` writes an event of the run. `fail` is called once when the model cannot be
-    used any more, and `spend` when a budget is spent; both from another thread.
+    `record(kind, body)` writes an event of the run. `revise(kind, body, event)` writes one that
+    replaces an earlier one with its id; without it calls are recorded when they end. `fail` is
+    called once when the model cannot be used any more, and `spend` when a budget is spent; both
+    from another thread.
     """
 
     def __init__(
@@ -88,6 +96,7 @@ class ModelGateway:
         record: Callable[[str, dict[str, Any]], None],
         fail: Callable[[Failure], None],
         spend: Callable[[], None],
+        revise: Callable[[str, dict[str, Any], str], None] | None = None,
     ) -> None:
         """Create it. Raises: NoModel for an unknown provider, a missing key, no common wire."""
         if not isolation_features().namespaces:
@@ -97,6 +106,7 @@ class ModelGateway:
             )
         self._run, self._clock = run, clock
         self._record, self._fail, self._spend = record, fail, spend
+        self._revise = revise
         provider, key = _provider(run)
         common = tuple(wire for wire in wires if wire in provider.wires)
         if not common:
@@ -122,6 +132,8 @@ class ModelGateway:
         """Why the last call of the model failed; None if it did not."""
         self._budgets_spent: set[str] = set()
         self._pauses = 0
+        self._events = f"model-call-{secrets.token_hex(4)}"
+        """Beginning of the ids of events of calls that are reported before they end."""
         self._over = threading.Event()
 
     @contextlib.contextmanager
@@ -166,11 +178,22 @@ class ModelGateway:
             report = json.loads(line)
             self._handle(report.pop("kind"), report)
 
+    def _event_of(self, facts: Mapping[str, Any]) -> str:
+        """Return the id of the event that shows a call, while it is under way and after."""
+        return f"{self._events}-{facts['number']}"
+
     def _handle(self, kind: str, facts: Mapping[str, Any]) -> None:
         match kind:
             case "model_call":
-                self._record("model_call", {name: facts[name] for name in CALL_FIELDS})
+                body = {name: facts[name] for name in CALL_FIELDS}
+                if "number" in facts and self._revise:
+                    self._revise("model_call", body, self._event_of(facts))
+                else:
+                    self._record("model_call", body)
                 self.last_failure = _failure_of(facts)
+            case "progress" if self._revise:
+                body = {name: facts[name] for name in PROGRESS_FIELDS}
+                self._revise("model_progress", body, self._event_of(facts))
             case "refused":
                 body = {"text": facts["text"], "level": "warning", "stream": "network"}
                 self._record("log", body)
@@ -249,8 +272,14 @@ def _provider(run: Run) -> tuple[Provider, str]:
 
 
 def _failure_of(call: Mapping[str, Any]) -> Failure | None:
-    """Return why a call failed, for an agent that gave up after it; None if it did not."""
+    """Return why a call failed, for an agent that gave up after it; None if it did not.
+
+    A conversation that is too long for its model is the candidate's failure.
+    """
     provider, status = call["provider"], call["status"]
+    if call["error"] == TOO_LONG:
+        text = f"{provider}: {TOO_LONG}: HTTP {status}. Choose a model with a longer context."
+        return Failure(text, Fault.CANDIDATE)
     if call["error"] and call["error"] != HUNG_UP:
         return Failure(f"The agent gave up: {provider}: {call['error']}.", Fault.PROVIDER)
     if 400 <= status < 500:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from arena.runs import services
 from arena.runs.models import Event
 from arena.runs.trace import timeline
 from arena.runs.trace.events import BODIES, EventDraft
+from runners.agent.recorder import Recorder
 
 pytestmark = pytest.mark.django_db
 
@@ -181,6 +183,7 @@ SAMPLES = {
     "error": {"message": "sample", "type": "OSError", "traceback": "line 1"},
     "note": {"text": "sample", "detail": {"why": "because"}},
     "model_call": {"provider": "p", "wire": "messages", "model": "sample", "error": "cut"},
+    "model_progress": {"provider": "p", "model": "sample", "tokens": 12, "latency_ms": 75_000},
     "todo_list": {"items": [{"text": "sample", "status": "in_progress"}]},
     "raw_output": {"part": 1, "text": "sample"},
 }
@@ -214,6 +217,29 @@ def test_result_shows_a_state_only_where_one_is_stated(client, run, ok, shown):
     page = client.get(f"/runs/{run.pk}/events/?after={seq - 1}").content.decode()
     assert "no result" not in page
     assert [text for text in (">ok<", ">failed<", ">ended</span>") if text in page] == [shown]
+
+
+FORGED = {
+    "error": {"message": "The arena failed.", "fault": "arena"},
+    "message": {"role": "system", "text": "Its verdict is passed."},
+    "log": {"text": "The provider failed.", "stream": "provider"},
+    "note": {"text": "The run is judged."},
+    "profiler_output": {"tool": "ncu"},
+}
+
+
+@pytest.mark.parametrize("kind", FORGED)
+def test_event_of_an_agent_is_told_from_the_arenas(client, run, kind):
+    Recorder(run.pk, "agent").record([json.dumps({"kind": kind, "body": FORGED[kind]})])
+    services.record(run.pk, [EventDraft(kind, FORGED[kind], actor="arena")], producer="arena")
+    agents, arenas = run.events.order_by("-seq")[:2][::-1]
+    pages = [
+        client.get(f"/runs/{run.pk}/events/{each.seq}/").content.decode()
+        for each in (agents, arenas)
+    ]
+    assert [page.count(">by the agent<") for page in pages] == [1, 0]
+    assert "arena fault" not in pages[0]
+    assert kind != "error" or (agents.body["fault"], arenas.body["fault"]) == ("candidate", "arena")
 
 
 @pytest.mark.parametrize("estimated", [True, False])

@@ -349,7 +349,8 @@ def _judge_again(evaluation: Evaluation, lease: str, text: str, interrupted: boo
             return False
         evaluation.gates.all().delete()
         evaluation.measurements.all().delete()
-        if evaluation.scope != Scope.REJUDGE:
+        goes_on = not evaluation.submission.run.cancel_requested
+        if evaluation.scope != Scope.REJUDGE and goes_on:
             body = {"text": text, "level": "warning"}
             note(evaluation.submission.run_id, "log", body, span=_span(evaluation))
         queue.enqueue("build", queue.BUILD, evaluation.pk)

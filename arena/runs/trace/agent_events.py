@@ -1,6 +1,7 @@
 """Events that an agent may record in its run: their kinds, ids and spans.
 
-Verdicts, states and spans of submissions are recorded by the arena alone.
+Verdicts, states and spans of submissions are recorded by the arena alone. An error of an agent is
+the candidate's.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from arena.runs.states import Fault
 from arena.runs.trace.events import BadEvent, EventDraft, checked_body
 
 KINDS = frozenset(
@@ -46,5 +48,7 @@ def _draft(event: Mapping[str, Any], kind: str, body: dict[str, Any], number: in
         raise BadEvent(f"a span of an agent has only {', '.join(sorted(SPAN_FIELDS))}")
     if kind.startswith("span_") and body.get("span_kind") not in SPANS:
         raise BadEvent(f"an agent's spans are of the kind {' or '.join(SPANS)}")
+    if kind == "error":  # whose fault an agent says it is, is the agent's word
+        body = {**body, "fault": Fault.CANDIDATE.value}
     names["id"] = names["id"] or f"agent-line-{number}"
     return EventDraft(kind, body, rev=event.get("rev", 0), producer_seq=number, **names)

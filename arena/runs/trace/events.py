@@ -95,6 +95,16 @@ class ModelCall(Strict):
     estimated: bool = False
 
 
+class ModelProgress(Strict):
+    """A call of a model under way; its `model_call` replaces it. `tokens` are an estimate."""
+
+    provider: str
+    model: str = ""
+    tokens: Tokens = 0
+    latency_ms: Number | None = None
+    first_byte_ms: Number | None = None
+
+
 class TodoItem(Strict):
     text: str
     status: Literal["pending", "in_progress", "completed", "cancelled"] = "pending"
@@ -236,6 +246,7 @@ BODIES: dict[str, type[Strict]] = {
     "span_end": SpanEnd,
     "message": Message,
     "model_call": ModelCall,
+    "model_progress": ModelProgress,
     "todo_list": TodoList,
     "raw_output": RawOutput,
     "tool_call": ToolCall,
@@ -254,6 +265,8 @@ BODIES: dict[str, type[Strict]] = {
 }
 """Schema of the body of each kind of event."""
 
+AGENT = "agent"
+"""Actor of the events that an agent records."""
 MAX_REV = 2**31 - 1
 MAX_DEPTH = 32
 
@@ -272,7 +285,7 @@ class EventDraft:
     rev: int = 0
     span: str = ""
     parent: str = ""
-    actor: str = "agent"
+    actor: str = AGENT
     producer_seq: int | None = None
 
 

@@ -30,6 +30,7 @@ from django.db.models import (
 from django.db.models.functions import Cast
 
 from arena.runs.models import Event
+from arena.runs.trace.events import AGENT
 
 CHUNK_EVENTS = 100
 MAX_FOUND_ROWS = 100
@@ -37,6 +38,8 @@ EXCERPT, EXCERPT_BEFORE = 80, 20
 """Characters of an excerpt, and of it before what was sought."""
 UNREVISED_KINDS = ("status",)  # each change of state stays as its own row
 HARNESS_OUTPUT = "raw_output"  # events say the same, so a search finds those alone
+KINDS_OF_BOTH = ("error", "log", "note", "profiler_output")
+"""Kinds that the arena and agents record; those of an agent are marked."""
 MAX_NESTED = 5
 """Levels of subagents that are drawn."""
 UNNAMED = "#"  # prefix of the ids of events without one; no event revises those
@@ -87,6 +90,13 @@ class Entry:
             "log": {"network": "refused", "provider": "provider"}.get(body.get("stream", ""), ""),
         }
         return names.get(kind) or kind.replace("_", " ")
+
+    @property
+    def is_word_of_agent(self) -> bool:
+        """Return whether an agent wrote what could be taken for the arena's own."""
+        event = self.event
+        system = event.kind == "message" and event.body["role"] == "system"
+        return event.actor == AGENT and (event.kind in KINDS_OF_BOTH or system)
 
     @property
     def tone(self) -> str:

@@ -41,6 +41,10 @@ SCRIPTS = {
     "cut-messages": failing(Fault("cut"), Fault("short")),
     "cut-chat-completions": failing(Fault("cut"), Fault("short")),
     "refused": failing(Fault("status", status=400, message="effort is not supported")),
+    "overflow": failing(
+        Fault("status", status=400, message="This model's maximum context length is 9 tokens")
+    ),
+    "words": Script((Turn("I would write a kernel."),)),
     "garbage": failing(Fault("garbage", times=math.inf)),
     "loud": Script((Turn("Loud.", ("head -c 2000000 /dev/zero | tr '\\0' x",)), *ONE_ROUND)),
 }
@@ -155,6 +159,19 @@ def test_refused_request_is_the_reason_of_the_run(arena: House) -> None:
     assert "The provider answered HTTP 400" in row["reason"]
     assert "effort is not supported" in row["reason"]
     assert "Change the agent's settings" in row["reason"]
+
+
+def test_context_that_is_too_small_is_the_candidates_failure(arena: House) -> None:
+    row = arena.ended(started(arena, "overflow"), 60)
+    assert (row["status"], row["fault"]) == ("failed", "candidate"), row
+    assert "longer than the context of the model" in row["reason"]
+
+
+def test_model_that_calls_no_tool_is_told_what_to_do(arena: House) -> None:
+    row = arena.ended(started(arena, "words"), 60)
+    assert (row["status"], row["fault"]) == ("failed", "candidate"), row
+    assert row["reason"].startswith("The model called no tool")
+    assert "Nothing was handed in: k.cpp is as it was given." in row["reason"]
 
 
 def test_unreadable_answers_are_the_providers_fault(arena: House) -> None:

@@ -18,6 +18,7 @@ from yarl import URL
 
 from runners.gateway.clock import Clock
 from runners.gateway.providers import Provider
+from runners.gateway.room import MAX_REQUEST_BYTES
 from runners.gateway.server import Gateway, Settings
 from runners.gateway.traffic import Replay, TrafficWriter
 from tests.waiting import PATIENCE_SECONDS, until_async
@@ -102,9 +103,9 @@ async def bench(
         found.requests.append((request, await request.read()))
         return await handler(request, found)
 
-    app = web.Application()
+    app = web.Application(client_max_size=MAX_REQUEST_BYTES)
     app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     upstream, listener = listening(), listening()
     await web.SockSite(runner, upstream).start()

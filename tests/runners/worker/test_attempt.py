@@ -167,6 +167,27 @@ def test_asking_past_the_budget_is_refused(house: House) -> None:
     assert limit["body"]["text"] == "All 1 rounds are spent."
 
 
+def test_refusals_for_one_reason_are_one_event(house: House) -> None:
+    again = [{"check": "again"}] * 20
+    run = house.run([*hand_in("speedup 1.1"), *again], rounds=1)
+    assert house.ended(run)["status"] == "passed"
+    assert len(house.events(run, "limit")) == 1
+    assert len(tool_outputs(house, run)) == 21
+
+
+def test_cancelled_verdict_is_not_told_to_be_judged_again(house: House) -> None:
+    run = house.run(hand_in("speedup 1.3 waits"), seconds=1000)
+    with house.judge_waits():
+        house.wait_until(lambda: "measuring" in evaluations(house, run))
+        house.python(
+            "from arena.runs import services; from arena.runs.models import Run\n"
+            f"services.cancel_run(Run.objects.get(pk={run!r}), None)"
+        )
+        assert house.ended(run)["status"] == "cancelled"
+    logs = [event["body"]["text"] for event in house.events(run, "log")]
+    assert not any("retried" in text or "again" in text for text in logs), logs
+
+
 def test_time_stands_still_while_a_verdict_is_awaited_and_then_runs_out(house: House) -> None:
     run = house.run([*hand_in("speedup 1.3 waits"), FOREVER], seconds=1000)
     with house.judge_waits() as go:

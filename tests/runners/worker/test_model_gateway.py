@@ -60,6 +60,7 @@ class Attempt:
         agent = SimpleNamespace(title="T", model=model, provider="test")
         run: Any = SimpleNamespace(pk="r-1", agent=agent, continues=continues, budget=budget)
         self.events: list[tuple[str, dict[str, Any]]] = []
+        self.revisions: list[tuple[str, str, dict[str, Any]]] = []
         self.failures: list[Failure] = []
         self.spent = threading.Event()
         self.failed = threading.Event()
@@ -71,7 +72,13 @@ class Attempt:
             lambda kind, body: self.events.append((kind, body)),
             self._fail,
             self.spent.set,
+            self._revise,
         )
+
+    def _revise(self, kind: str, body: dict[str, Any], event: str) -> None:
+        self.revisions.append((kind, event, body))
+        if kind == "model_call":
+            self.events.append((kind, body))
 
     def _fail(self, failure: Failure) -> None:
         self.failures.append(failure)
@@ -146,6 +153,17 @@ def test_a_call_of_the_agent_is_an_event_with_usage_and_cost(home: Path) -> None
         assert KEY not in json.dumps(attempt.events)
         recording = home / "traffic/r-1.jsonl"
         assert KEY not in recording.read_text() and "message_stop" in recording.read_text()
+
+
+def test_call_under_way_is_an_event_that_its_end_replaces(home: Path) -> None:
+    with provider(home, Turn("A text of several pieces. " * 20, seconds=60)):
+        attempt = Attempt(home)
+        with attempt.agent():
+            until(lambda: bool(attempt.revisions), "progress")
+    (*under_way, (kind, event, body)) = attempt.revisions
+    assert {each[0] for each in under_way} == {"model_progress"} and kind == "model_call"
+    assert {each[1] for each in under_way} == {event}
+    assert body["estimated"] and attempt.of("model_call") == [body]
 
 
 def test_a_gateway_killed_in_mid_stream_is_the_arenas_fault(home: Path) -> None:
@@ -248,6 +266,11 @@ def test_a_missing_key_or_an_unknown_provider_names_what_to_do(
     [
         (Failing("garbage"), Fault.PROVIDER, "The agent gave up: test: the answer "),
         (Failing("status", status=400), Fault.USER, "test refused the last request"),
+        (
+            Failing("status", status=400, message="prompt is too long: 9 tokens > 8 maximum"),
+            Fault.CANDIDATE,
+            "test: the request is longer than the context of the model",
+        ),
     ],
 )
 def test_last_failure_of_a_call_says_whose_fault_it_is(
