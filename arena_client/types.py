@@ -146,6 +146,7 @@ class FiltersIn(TypedDict):
     experiment: NotRequired[str]
     origin: NotRequired[Literal["arena", "external", "all"]]
     judge: NotRequired[str]
+    holds: NotRequired[Literal["", "right", "kept", "specialised"]]
     generalization: NotRequired[Literal["seen", "unseen"]]
     since: NotRequired[str | None]
     until: NotRequired[str | None]

@@ -32,6 +32,10 @@ FiltersIn = derived(
         Literal["arena", "external", "all"],
         Field("arena", description="`external` are the agents that users bring."),
     ),
+    holds=(
+        Literal["", "right", "kept", "specialised"],
+        Field("", description="Results by hidden sizes that alone count as solved."),
+    ),
     judge=(str, Field("", description="A version of the judge: the newest with a rank.")),
 )
 RowOut = derived(

@@ -25,10 +25,12 @@ from arena.leaderboard.filters import (
     EVERY,
     EXTERNAL,
     FACETS,
+    HOLDS,
     NO_FILTERS,
     TASK_FACETS,
     Filters,
 )
+from arena.leaderboard.holding import counts, only_holding
 from arena.leaderboard.rankings import (
     UNSEEN,
     Ranking,
@@ -144,7 +146,7 @@ def categories(filters: Filters) -> dict[str, Ranking]:
     def compute() -> dict[str, Ranking]:
         chosen = chosen_rows(shown, filters)
         chosen = chosen[counted(shown.table.rows.among(chosen), of.tasks)]
-        cells = cells_of(shown.table.rows.among(chosen))
+        cells = cells_of(only_holding(shown.table.rows.among(chosen), filters.holds))
         facet = shown.table.facets["category"]
         of_entry = np.zeros(cells.entries, "i4")
         of_entry[cells.entry_of_row] = facet.numbers[chosen]
@@ -171,7 +173,7 @@ def options(filters: Filters, facet: str, shown: Snapshot | None = None) -> list
     cleared: dict[str, Any] = {facet: EVERY if facet == "origin" else ""}
     if facet == "hardware":
         cleared["judge"] = ""
-    others = replace(filters, **cleared, generalization=UNSEEN, task_set=ALL)
+    others = replace(filters, **cleared, generalization=UNSEEN, task_set=ALL, holds="")
     return computed(now, ("options", others, facet), lambda: _options(now, others, facet))
 
 
@@ -216,7 +218,16 @@ def leaders(device: str, shown: Snapshot | None = None) -> dict[int, Leader]:
 
 def results(shown: Snapshot, filters: Filters) -> Columns:
     """Return the runs of a board: of each place the newest that the filters leave."""
-    return shown.table.rows.among(chosen_rows(shown, filters))
+    rows = shown.table.rows.among(chosen_rows(shown, filters))
+    return only_holding(rows, filters.holds)
+
+
+def holding_options(filters: Filters, shown: Snapshot | None = None) -> list[Option]:
+    """Return the classes of results by hidden sizes, each with its number of results."""
+    now = shown or snapshot()
+    others = replace(filters, generalization=UNSEEN, task_set=ALL, holds="")
+    found = computed(now, ("holding", others), lambda: counts(results(now, others)))
+    return [Option(name, label, found[name]) for name, label in HOLDS.items()]
 
 
 def chosen_rows(shown: Snapshot, filters: Filters) -> NDArray[Any]:

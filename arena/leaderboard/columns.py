@@ -53,6 +53,12 @@ class Columns:
             self._taken[name] = np.asarray(self._source[name][self._chosen])
         return self._taken[name]
 
+    def having(self, name: str, values: NDArray[Any]) -> Columns:
+        """Return the rows with other values of one column."""
+        changed = Columns(self, np.arange(len(self)))
+        changed._taken[name] = values
+        return changed
+
     def among(self, chosen: NDArray[Any]) -> Columns:
         """Return the rows of a mask, or at some positions."""
         return Columns(self, np.flatnonzero(chosen) if chosen.dtype == bool else chosen)

@@ -14,6 +14,14 @@ FACETS = (*TASK_FACETS, "hardware", "model", "harness", "experiment", "judge", "
 """Filters with a value of a run, in the order of the page."""
 ARENA, EXTERNAL, EVERY = "arena", "external", "all"
 """Origins: agents of this arena, agents that users bring, and both."""
+RIGHT, KEPT, SPECIALISED = "right", "kept", "specialised"
+MIN_RETAINED = 0.8
+HOLDS = {
+    RIGHT: "Right on every hidden size",
+    KEPT: f"Retains {MIN_RETAINED:.0%} or more on hidden sizes",
+    SPECIALISED: "Specialised on the public sizes",
+}
+"""Classes of results by how they hold on hidden sizes, with their labels."""
 CORE, ALL = "core", "all"
 """Task sets: that of `core.toml`, and every published task that the filters select."""
 
@@ -24,7 +32,8 @@ class Filters:
 
     Without hardware it is the board of the device with the most results. A board is of one suite,
     by default of the tasks of this project; only other pages ask for all of them, by an empty one.
-    It is of one version of the judge. An empty `task_set` is `core`, or `all` with a filter that
+    With `holds` a task counts as solved by results of that class alone. A board is of one version
+    of the judge. An empty `task_set` is `core`, or `all` with a filter that
     selects tasks. `boards.board` returns the filters with what it chose for empty ones.
     """
 
@@ -40,6 +49,7 @@ class Filters:
     experiment: str = ""
     origin: str = ARENA
     judge: str = ""
+    holds: str = ""
     generalization: str = UNSEEN
     since: date | None = None
     until: date | None = None
@@ -60,6 +70,7 @@ CHOICES = {
     "generalization": tuple(GENERALIZATIONS),
     "origin": (ARENA, EXTERNAL, EVERY),
     "task_set": ("", CORE, ALL),
+    "holds": ("", *HOLDS),
 }
 """Filters of which a board knows every value."""
 NO_FILTERS = Filters()

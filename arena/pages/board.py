@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from django.core.paginator import Page, Paginator
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -19,24 +19,30 @@ from django.views.decorators.http import require_safe
 
 from arena.catalog.models import NATIVE, ONE_SPEEDUP, PRODUCTION, REPOSITORY
 from arena.catalog.templatetags.figures import Scale, money, share, times, tokens
+from arena.filters import unknown_value
 from arena.leaderboard.boards import (
     Board,
     board,
     boards_of_tracks,
     categories,
+    holding_options,
     options,
     results,
     unknown,
 )
 from arena.leaderboard.charts import frontier_chart, generalization_chart
 from arena.leaderboard.disqualified import disqualified
-from arena.leaderboard.filters import ALL, CHOICES, CORE, FACETS, NO_FILTERS, Filters
+from arena.leaderboard.fast_p import MIN_P, Curve, curves, x_of, y_of
+from arena.leaderboard.fast_p import TICKS as CURVE_TICKS
+from arena.leaderboard.filters import ALL, CHOICES, CORE, FACETS, HOLDS, NO_FILTERS, Filters
 from arena.leaderboard.frontier import Frontier, frontier
 from arena.leaderboard.matrix import matrix, tasks_of
 from arena.leaderboard.production import losses
-from arena.leaderboard.rankings import GENERALIZATIONS, Row
+from arena.leaderboard.rankings import GENERALIZATIONS, SEEN, Row
 from arena.leaderboard.results import Snapshot, computed, snapshot
 from arena.leaderboard.suite_scores import FAST_P, fast_p
+from arena.pages.board_view import View, address_of, arranged, heads, query_of, view_of
+from arena.pages.csv_file import csv_file
 from arena.pages.fragments import is_inserted
 from evaluation import JUDGE_VERSION
 
@@ -58,7 +64,24 @@ TASK_SETS = [(CORE, "Core tasks"), (ALL, "All published tasks")]
 MAX_TASKS_LISTED = 60
 COLUMNS, COLUMNS_OF = 12, {PRODUCTION: 11, REPOSITORY: 10}
 """Columns of the table: of a board of cases, and of the suites with a single speedup."""
-WORDS = {"generalization": "ranking by", "origin": "origin", "task_set": "task set"}
+WORDS = {
+    "generalization": "ranking by",
+    "origin": "origin",
+    "task_set": "task set",
+    "holds": "class of results",
+}
+SET_TITLE = (
+    "Geomean over all tasks of this board, with its 95% CI. A task counts as 1× unless its kernel "
+    "is surely faster than the baseline."
+)
+NAMED_CURVES = 3
+"""Curves of fast_p with a colour of their own."""
+CSV_COLUMNS = (
+    "rank", "agent", "title", "model", "unranked", "tied", "passed", "total", "tasks", "size",
+    "solved", "pass_rate", "set_speedup", "set_low", "set_high", "speedup", "low", "high",
+    "unseen_speedup", "unseen_low", "unseen_high", "noisy", "gap", "roofline_share", "rounds",
+    "seconds", "cost", "tokens", "cost_per_solved", "tokens_per_solved",
+)  # fmt: skip
 PARTS = {
     "matrix": "Every agent on every task",
     "generalization": "Public vs held-out speedup",
@@ -72,19 +95,24 @@ PARTS = {
 @require_safe
 def leaderboard(request: HttpRequest) -> HttpResponse:
     asked, problems = filters_of(request)
+    view, wrong = view_of(request)
     now = snapshot()
     shown = board(asked, now)
-    page = Paginator(shown.rows, ROWS_A_PAGE).get_page(request.GET.get("page"))
+    rows = arranged(shown.rows, view, fast_shares(shown, now, view.p))
+    page = Paginator(rows, ROWS_A_PAGE).get_page(request.GET.get("page"))
     filters = shown.filters
     plain = Filters(
         hardware=filters.hardware, generalization=filters.generalization, origin=filters.origin
     )
     judges = [option for option in options(filters, "judge", now) if option.count]
     narrowed = replace(filters, judge="", task_set="") != plain
+    key = ("table", asked, view, page.number)
     context = {
+        **_view_context(asked, view),
+        "curve": computed(now, ("curve", *key), lambda: _curve(shown, page, now)),
         "board": shown,
         "rows": page.object_list,
-        "table": computed(now, ("table", filters, page.number), lambda: _table(shown, page, now)),
+        "table": computed(now, key, lambda: _table(shown, asked, view, page, now)),
         "page": page,
         "filters": filters,
         "narrowed": narrowed or bool(asked.judge or asked.task_set),
@@ -106,7 +134,9 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "disqualified": disqualified(now),
         "production": filters.suite == PRODUCTION,
         "repository": filters.suite == REPOSITORY,
-        "problems": problems + unknown(asked, now),
+        "problems": [*problems, *wrong, *unknown(asked, now), *_unknown_agents(shown, view)],
+        "holds_label": HOLDS.get(filters.holds, "").lower(),
+        "holds": [(o.value, f"{o.label} ({o.count})") for o in holding_options(filters, now)],
         "generalization": GENERALIZATIONS[filters.generalization],
         "generalizations": [
             (label, _address(request, generalization=name), name == filters.generalization)
@@ -121,11 +151,35 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
             )
             for option in options(filters, "hardware", now)
         ],
-        "clear": _address_of(plain),
+        "clear": address_of(plain),
         "selects": _selects(filters, now),
-        "parts": _parts(shown, now) if shown.rows else [],
+        "parts": _parts(shown, view, now) if shown.rows else [],
     }
     return render(request, "leaderboard.html", context)
+
+
+@require_safe
+def board_csv(request: HttpRequest) -> HttpResponse:
+    """Return the rows of a board in the order of the page as CSV, with a header."""
+    asked, view = filters_of(request)[0], view_of(request)[0]
+    now = snapshot()
+    shown = board(asked, now)
+    fast = fast_shares(shown, now, view.p)
+    header = ["device", "judge_version", *CSV_COLUMNS, *([f"fast_{view.p:g}"] if view.p else [])]
+    rows = (
+        [
+            shown.filters.hardware,
+            shown.filters.judge,
+            row.rank,
+            row.agent.slug,
+            row.agent.title,
+            row.agent.shown_model,
+            *(getattr(row, name) for name in CSV_COLUMNS[4:]),
+            *([fast.get(row.agent.pk, 0.0)] if view.p else []),
+        ]
+        for row in arranged(shown.rows, view, fast)
+    )
+    return csv_file("leaderboard.csv", header, rows)
 
 
 @require_safe
@@ -134,6 +188,7 @@ def part(request: HttpRequest, name: str) -> HttpResponse:
     if name not in PARTS:
         raise Http404
     shown = board(filters_of(request)[0])
+    shown = replace(shown, rows=arranged(shown.rows, View(agents=view_of(request)[0].agents), {}))
     context = {"board": shown, "rows": shown.rows, "filters": shown.filters, "title": PARTS[name]}
     context |= PART_CONTEXTS[name](request, shown)
     template = f"leaderboard/{name}.html"
@@ -193,12 +248,61 @@ def scale_of(rows: Iterable[Row]) -> Scale:
 
 def _elsewhere(shown: Board, now: Snapshot) -> list[tuple[Board, str]]:
     """Return the boards of single tracks that have a rank, with their addresses."""
-    return [(each, _address_of(replace(each.filters, judge="", task_set="")))
+    return [(each, address_of(replace(each.filters, judge="", task_set="")))
             for each in boards_of_tracks(shown, now)]  # fmt: skip
 
 
-def _table(shown: Board, page: Page[Row], now: Snapshot) -> SafeString:
+def _view_context(asked: Filters, view: View) -> dict[str, Any]:
+    """Return what the page needs to keep and to change its view."""
+    whole = replace(view, agents=())
+    return {
+        "view": view,
+        "state": [(n, each) for n, values in query_of(asked, whole).lists() for each in values],
+        "all_agents": address_of(asked, whole),
+        "csv": address_of(asked, view, reverse("leaderboard-csv")),
+        "p": view.p or 1.0,
+        "line": x_of(view.p or 1.0),
+    }
+
+
+def fast_shares(shown: Board, now: Snapshot, p: float | None) -> dict[int, float]:
+    """Return fast_p of each agent of a board by its id; nothing without p."""
+    return {} if p is None else {pk: each.at(p) for pk, each in _curves(shown, now).items()}
+
+
+def _curves(shown: Board, now: Snapshot) -> dict[int, Curve]:
+    filters = shown.filters
+    name = "speedup" if filters.generalization == SEEN else "unseen_speedup"
+    return computed(
+        now,
+        ("curves", filters),
+        lambda: curves(results(now, filters), shown.tasks, name),
+    )
+
+
+def _curve(shown: Board, page: Page[Row], now: Snapshot) -> dict[str, Any] | None:
+    """Return what draws fast_p of the agents on a page, the first ones in a colour of their own."""
+    found = _curves(shown, now)
+    drawn = [(row.agent, found[row.agent.pk]) for row in page if row.agent.pk in found]
+    top = max((each.at(MIN_P) for _, each in drawn), default=0.0)
+    if not top:
+        return None
+    return {
+        "lines": [(agent, each.points(top), n) for n, (agent, each) in enumerate(drawn)][::-1],
+        "named": [(agent, n) for n, (agent, _) in enumerate(drawn[:NAMED_CURVES])],
+        "ticks": [(tick, x_of(tick)) for tick in CURVE_TICKS],
+        "levels": [(share_, y_of(share_, top)) for share_ in (top, top / 2)],
+    }
+
+
+def _unknown_agents(shown: Board, view: View) -> list[str]:
+    known = {row.agent.slug for row in shown.rows}
+    return [unknown_value("agent", slug) for slug in view.agents if slug not in known]
+
+
+def _table(shown: Board, asked: Filters, view: View, page: Page[Row], now: Snapshot) -> SafeString:
     """Return one page of the rows as HTML, which is the same for everybody."""
+    fast = fast_shares(shown, now, view.p)
     rows = list(page.object_list)
     production = shown.filters.suite == PRODUCTION
     losing = losses(now, shown.filters) if production else {}
@@ -206,13 +310,17 @@ def _table(shown: Board, page: Page[Row], now: Snapshot) -> SafeString:
     context = {
         "rows": rows,
         "board": shown,
-        "lines": [(row, losing.get(row.agent.pk, 0)) for row in rows],
+        "lines": [(row, losing.get(row.agent.pk, 0), fast.get(row.agent.pk, 0.0)) for row in rows],
+        "heads": heads(asked, view),
+        "set_title": SET_TITLE,
+        "fast_label": "" if view.p is None else f"Faster than {times(view.p)}",
+        "view": view,
         "production": production,
         "repository": shown.filters.suite == REPOSITORY,
         "scale": scale_of(rows),
         "spent": spent,
         "needed": shown.needed,
-        "columns": COLUMNS_OF.get(shown.filters.suite, COLUMNS) + spent,
+        "columns": COLUMNS_OF.get(shown.filters.suite, COLUMNS) + spent - (view.p is not None),
     }
     return render_to_string("leaderboard/table.html", context)
 
@@ -230,7 +338,7 @@ def _selects(
     return found
 
 
-def _parts(shown: Board, now: Snapshot) -> list[tuple[str, str, str]]:
+def _parts(shown: Board, view: View, now: Snapshot) -> list[tuple[str, str, str]]:
     """Return name, title and address of the parts that have something to show."""
     names = ["matrix"] if shown.size <= MAX_TASKS_LISTED else []
     if shown.filters.suite not in ONE_SPEEDUP:
@@ -244,8 +352,10 @@ def _parts(shown: Board, now: Snapshot) -> list[tuple[str, str, str]]:
         names.append("categories")
     if shown.filters.suite == KERNELBENCH:
         names.append("fast_p")
+    agents = View(agents=view.agents)
     return [
-        (n, PARTS[n], _address_of(shown.filters, reverse("board-part", args=[n]))) for n in names
+        (n, PARTS[n], address_of(shown.filters, agents, reverse("board-part", args=[n])))
+        for n in names
     ]
 
 
@@ -320,18 +430,9 @@ def _address(request: HttpRequest, **changes: str) -> str:
     """Return the address of this board with other values of some filters, at its first page."""
     query = request.GET.copy()
     query.pop("page", None)
+    query.pop("agent", None)
     for name, value in changes.items():
         query[name] = value
         if not value:
             del query[name]
     return f"{reverse('leaderboard')}?{query.urlencode()}"
-
-
-def _address_of(filters: Filters, base: str = "") -> str:
-    """Return the address of a board, or of a part of it."""
-    query = QueryDict(mutable=True)
-    for name in (*FACETS, *CHOICES, "since", "until"):
-        value = getattr(filters, name)
-        if value and value != getattr(NO_FILTERS, name):
-            query[name] = str(value)
-    return f"{base or reverse('leaderboard')}?{query.urlencode()}"

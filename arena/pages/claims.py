@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
@@ -18,6 +17,7 @@ from arena.filters import unknown_value
 from arena.leaderboard.claim_charts import claims_chart
 from arena.leaderboard.claims import by_model, by_outcome, finding, suite_boards
 from arena.leaderboard.suite_scores import FAST_P
+from arena.pages.csv_file import csv_file
 from arena.published.kernels import (
     FILTERS,
     KernelFilters,
@@ -46,7 +46,6 @@ COLUMNS = (
     "outcome", "status", "reason", "message", "gate", "broke_at", "speedup", "low", "high",
     "noisy", "hidden_speedup", "precision_rule", "seconds",
 )  # fmt: skip
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 @require_safe
@@ -110,26 +109,21 @@ def claim(request: HttpRequest, kernel_id: str) -> HttpResponse:
 @require_safe
 def claims_csv(request: HttpRequest) -> HttpResponse:
     """Return the kernels that the filters select as CSV, with a header."""
-    response = HttpResponse(content_type="text/csv; charset=utf-8")
-    response.headers["Content-Disposition"] = 'attachment; filename="claims.csv"'
-    writer = csv.writer(response)
-    writer.writerow((*COLUMNS, "judged_on", "judge_version", "licence", "commit"))
-    for each in selected(kernels(), filters_of(request)):
-        row = [getattr(each, name) for name in COLUMNS]
-        row += [each.file.device, each.file.judge_version]
-        row += [each.published_by.get(name, "") for name in ("licence", "commit")]
-        writer.writerow(_cell(value) for value in row)
-    return response
+    rows = (
+        [
+            *(getattr(each, name) for name in COLUMNS),
+            each.file.device,
+            each.file.judge_version,
+            *(each.published_by.get(name, "") for name in ("licence", "commit")),
+        ]
+        for each in selected(kernels(), filters_of(request))
+    )
+    more = ("judged_on", "judge_version", "licence", "commit")
+    return csv_file("claims.csv", (*COLUMNS, *more), rows)
 
 
 def filters_of(request: HttpRequest) -> KernelFilters:
     return KernelFilters(**{name: request.GET.get(name, "").replace("\0", "") for name in FILTERS})
-
-
-def _cell(value: Any) -> str:
-    """Return a cell that no spreadsheet takes for a formula."""
-    text = "" if value is None else str(value)
-    return f"'{text}" if isinstance(value, str) and text.startswith(FORMULA_STARTS) else text
 
 
 def _address(filters: KernelFilters, outcome: str) -> str:

@@ -33,6 +33,7 @@ from arena.pages.round import file, one_round
 urlpatterns = [
     path("", home.home, name="home"),
     path("leaderboard/", board.leaderboard, name="leaderboard"),
+    path("leaderboard.csv", board.board_csv, name="leaderboard-csv"),
     path("leaderboard/parts/<slug:name>/", board.part, name="board-part"),
     path("tasks/", tasks.tasks, name="tasks"),
     path("tasks/<slug:operator>/", tasks.operator, name="operator"),

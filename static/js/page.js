@@ -41,8 +41,17 @@ function remembered(name) {
 for (const form of document.querySelectorAll("form[data-auto]")) {
   const chosen = remembered(CHOSEN);
   if (chosen) form.elements[chosen]?.focus(); // keyboard users continue where they were
+  let typed = false; // an arrow key passes over choices: these apply by Enter or the button
+  form.addEventListener("keydown", ({ key, target }) => {
+    typed = true;
+    if (key !== "Enter" || !target.matches("select")) return;
+    remember(CHOSEN, target.name);
+    form.requestSubmit();
+  });
+  form.addEventListener("pointerdown", () => (typed = false));
   form.addEventListener("change", ({ target }) => {
     if (target.type === "search") return; // typed words apply by themselves
+    if (typed) return form.setAttribute("data-pending", "");
     remember(CHOSEN, target.name);
     form.requestSubmit();
   });
@@ -76,5 +85,6 @@ setInterval(tick, 1000);
 
 if (document.querySelector("[data-chart]")) import("./charts.js").then((charts) => charts.start());
 if (document.querySelector("[data-live]")) watchBoard();
+for (const svg of document.querySelectorAll("[data-curve]")) import("./curve.js").then((curve) => curve.watchCurve(svg));
 if (document.querySelector("[data-fragment]")) import("./fragments.js").then((fragments) => fragments.watchFragments());
 if (document.querySelector("form[data-search]")) import("./search.js").then((search) => search.watchSearches());

@@ -436,18 +436,24 @@ def test_leaders_on_a_phone_fit_with_their_intervals(open_page, served_world):
     assert hidden == 0
 
 
-def test_filter_chosen_by_keyboard_keeps_the_focus(open_page, served_world):
+def test_filter_chosen_by_keyboard_applies_by_enter_and_keeps_the_focus(open_page, served_world):
     page = open_page("/leaderboard/")
+    assert not page.locator(".filters .apply").is_visible()
     page.focus("select[name=track]")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert "track=" not in page.url and page.locator(".filters .apply").is_visible()
+    chosen = page.locator("select[name=track]").input_value()
     with page.expect_navigation():
-        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
     page.wait_for_selector("select[name=track]:focus", timeout=TIMEOUT_MS)
-    assert "track=" in page.url
+    assert f"track={chosen}" in page.url
 
 
 def test_board_chart_is_drawn_under_the_content_security_policy(open_page, served_world):
     served_world.passed(TASK, "tuner", 2.1, rounds=2)
     page = open_page("/leaderboard/")
+    page.locator("#part-generalization").scroll_into_view_if_needed()
     page.locator("#chart-gap").scroll_into_view_if_needed()
     page.wait_for_selector("#chart-gap .main-svg", timeout=TIMEOUT_MS)
     assert page.console_errors == []

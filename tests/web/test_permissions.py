@@ -53,6 +53,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     # name of the URL: (method, path after format, statuses); "" is reverse() without arguments
     "home": [("GET", "", PUBLIC)],
     "leaderboard": [("GET", "", PUBLIC)],
+    "leaderboard-csv": [("GET", "/leaderboard.csv", PUBLIC)],
     "board-part": [
         ("GET", "/leaderboard/parts/frontier/", PUBLIC),
         ("GET", "/leaderboard/parts/nothing/", NEVER),

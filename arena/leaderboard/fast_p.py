@@ -1,0 +1,69 @@
+"""fast_p as a curve: the share of tasks with a correct kernel that is faster than p."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from arena.leaderboard.columns import Columns
+from arena.leaderboard.rankings import counted
+
+MIN_P, MAX_P = 0.25, 8.0
+"""Ends of the axis, which is logarithmic."""
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 220, 40, 26, 8, 12
+TICKS = (0.25, 0.5, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 8.0)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """fast_p of one agent: its speedups, the greatest first, and the sum of shares up to each."""
+
+    speedups: tuple[float, ...]
+    shares: tuple[float, ...]
+
+    def at(self, p: float) -> float:
+        """Return the share of tasks with a kernel that is faster than p."""
+        above = sum(speedup > p for speedup in self.speedups)
+        return self.shares[above - 1] if above else 0.0
+
+    def points(self, top: float) -> str:
+        """Return the steps as points of a drawing whose highest share is `top`."""
+        found = [(MAX_P, self.at(MAX_P))]
+        for speedup, share in zip(self.speedups, self.shares, strict=True):
+            if MIN_P < speedup < MAX_P:
+                found += [(speedup, found[-1][1]), (speedup, share)]
+        found.append((MIN_P, self.at(MIN_P)))
+        return " ".join(f"{x_of(p)},{y_of(share, top)}" for p, share in found)
+
+
+def x_of(p: float) -> float:
+    """Return the position of a speedup on the axis."""
+    share = math.log(min(max(p, MIN_P), MAX_P) / MIN_P) / math.log(MAX_P / MIN_P)
+    return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+
+
+def y_of(share: float, top: float) -> float:
+    """Return the height of a share in a drawing whose highest share is `top`."""
+    return round(HEIGHT - BOTTOM - share / top * (HEIGHT - BOTTOM - TOP), 1)
+
+
+def curves(rows: Columns, tasks: Collection[int], name: str) -> dict[int, Curve]:
+    """Return the curve of each agent of these runs, by its id, over a set of tasks.
+
+    `name` is the column of the speedup. Repeats of a task share its weight, and a task without a
+    passed and timed run is never fast.
+    """
+    rows = rows.among(counted(rows, tasks))
+    found = {}
+    for pk in np.unique(rows["agent"]).tolist():
+        own = rows.among(rows["agent"] == pk)
+        _, of_row, repeats = np.unique(own["task"], return_inverse=True, return_counts=True)
+        weights = 1.0 / (repeats[of_row.reshape(-1)] * len(tasks))
+        speedups = np.where(own["passed"], np.nan_to_num(own[name], nan=0.0), 0.0)
+        order = np.argsort(-speedups, kind="stable")[: int((speedups > 0).sum())]
+        shares = np.cumsum(weights[order])
+        found[pk] = Curve(tuple(speedups[order].tolist()), tuple(shares.tolist()))
+    return found

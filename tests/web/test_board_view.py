@@ -1,0 +1,197 @@
+"""The view of a board: order, chosen agents, results by hidden sizes, p of fast_p, and CSV."""
+
+from __future__ import annotations
+
+import csv
+import re
+from functools import partial
+
+import pytest
+from django.utils import timezone
+
+from arena.leaderboard.boards import board, holding_options
+from arena.leaderboard.fast_p import curves, x_of
+from arena.leaderboard.filters import NO_FILTERS, Filters
+from arena.leaderboard.results import snapshot
+from tests.arena.factories import judged_run
+from tests.web.conftest import TIMEOUT_MS
+
+
+@pytest.fixture
+def judged(task, agent, hardware):
+    return partial(judged_run, hardware=hardware, ended_at=timezone.now())
+
+
+@pytest.fixture
+def three(judged):
+    """Judge three agents: the first by rank is the slowest and cheapest where it solved."""
+    for name in ("relu", "gelu", "silu"):
+        judged("whole", name, 1.2, cost_usd=0.1, tokens=1000)
+    for name in ("relu", "gelu"):
+        judged("half", name, 3.0, cost_usd=0.9, tokens=9000)
+    judged("free", "relu", 1.5)
+    judged("free", "gelu", 1.5)
+
+
+def agents_of(client, query: str = "") -> list[str]:
+    page = client.get(f"/leaderboard/?{query}").content.decode()
+    table = page[page.index('<table class="cards board') :]
+    return re.findall(r'name="agent" value="([^"]+)" form="chosen"', table)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [
+        ("", ["whole", "half", "free"]),
+        ("-solved", ["half", "free", "whole"]),
+        ("solved", ["whole", "free", "half"]),
+        ("agent", ["free", "half", "whole"]),
+        ("cost", ["whole", "half", "free"]),
+        ("-cost", ["half", "whole", "free"]),
+    ],
+)
+def test_board_is_sorted_by_any_column_with_unknown_values_last(client, three, sort, order):
+    assert agents_of(client, f"sort={sort}") == order
+
+
+@pytest.mark.django_db
+def test_heading_says_how_the_board_is_sorted_and_turns_it(client, three):
+    page = client.get("/leaderboard/?track=cpp-to-cpp&sort=-solved").content.decode()
+    assert page.count("aria-sort=") == 1
+    assert re.search(
+        r'aria-sort="descending"[^>]*><a href="/leaderboard/\?track=cpp-to-cpp&amp;sort=solved"',
+        page,
+    )
+    page = client.get("/leaderboard/?sort=none").content.decode()
+    assert "There is no column “none” to sort by." in page and 'aria-sort="ascending"' in page
+
+
+@pytest.mark.django_db
+def test_agents_without_a_rank_stay_below_in_any_order(client, judged):
+    for name in ("relu", "gelu", "silu"):
+        judged("whole", name, 1.2)
+    judged("few", "relu", 9.0)
+    assert agents_of(client, "sort=-solved") == ["whole", "few"]
+
+
+@pytest.mark.django_db
+def test_chosen_agents_alone_are_shown_and_keep_their_ranks(client, three):
+    assert agents_of(client, "agent=free&agent=half") == ["half", "free"]
+    page = client.get("/leaderboard/?agent=free&agent=half&sort=agent").content.decode()
+    assert 'class="rank fit">2' in page and 'class="rank fit">1' not in page
+    assert '<a href="/leaderboard/?sort=agent">Show all agents</a>' in page
+    assert (
+        "There is no agent “none” here." in client.get("/leaderboard/?agent=none").content.decode()
+    )
+    part = client.get("/leaderboard/parts/matrix/?agent=free").content.decode()
+    assert "/agents/free/" in part and "/agents/half/" not in part
+
+
+@pytest.mark.django_db
+def test_results_by_hidden_sizes_are_counted_and_alone_count_as_solved(client, judged):
+    judged("a", "relu", 2.0, unseen_speedup=1.9)
+    judged("a", "gelu", 2.0, unseen_speedup=1.2)
+    judged("a", "silu", 2.0, status="failed")
+    judged("a", "mish", None, status="failed")
+    counted = {each.value: each.count for each in holding_options(NO_FILTERS)}
+    assert counted == {"right": 2, "kept": 1, "specialised": 1}
+    solved = {name: board(Filters(holds=name)).rows[0].solved for name in ("", *counted)}
+    assert solved == {"": 2, "right": 2, "kept": 1, "specialised": 1}
+    page = client.get("/leaderboard/?holds=kept").content.decode()
+    assert '<option value="kept" selected>Retains 80% or more on hidden sizes (1)' in page
+    assert "Only results of one class count as solved" in page
+    answer = client.get("/api/v1/leaderboard?holds=kept").json()
+    assert (answer["filters"]["holds"], answer["rows"][0]["solved"]) == ("kept", 1)
+    problems = client.get("/leaderboard/?holds=none").content.decode()
+    assert "There is no class of results “none”." in problems
+
+
+@pytest.mark.django_db
+def test_board_as_of_a_day_has_the_results_until_then(client, judged):
+    day = timezone.now() - timezone.timedelta(days=3)
+    judged("a", "relu", 1.2, created_at=day)
+    judged("b", "relu", 3.0)
+    assert agents_of(client) == ["b", "a"]
+    assert agents_of(client, f"until={day:%Y-%m-%d}") == ["a"]
+
+
+@pytest.mark.django_db
+def test_curve_is_the_share_of_all_tasks_above_p(three):
+    now = snapshot()
+    shown = board()
+    agents = {row.agent.slug: row.agent.pk for row in shown.rows}
+    found = curves(now.table.rows, shown.tasks, "unseen_speedup")
+    half, whole = found[agents["half"]], found[agents["whole"]]
+    assert [half.at(p) for p in (0.25, 2.9, 3.0)] == pytest.approx([2 / 3, 2 / 3, 0])
+    assert [whole.at(p) for p in (1.0, 1.2)] == pytest.approx([1, 0])
+    assert half.points(1.0).startswith(f"{x_of(8)},194.0") and half.points(1.0).count(" ") == 5
+
+
+@pytest.mark.django_db
+def test_p_ranks_the_table_anew(client, three):
+    assert agents_of(client, "p=1.0") == ["whole", "half", "free"]
+    assert agents_of(client, "p=1.3") == ["half", "free", "whole"]
+    assert agents_of(client, "p=2") == ["half", "whole", "free"]
+    page = client.get("/leaderboard/?p=2").content.decode()
+    assert "Faster than 2.00×" in page and "<strong>67%</strong>" in page
+    assert (
+        "p is “none”: write a speedup from 0.25 to 8."
+        in client.get("/leaderboard/?p=none").content.decode()
+    )
+
+
+@pytest.mark.django_db
+def test_csv_has_the_rows_of_the_page_in_its_order(client, three):
+    page = client.get("/leaderboard/?sort=-solved&agent=half&agent=free").content.decode()
+    address = re.search(r'href="(/leaderboard\.csv[^"]*)"', page)[1].replace("&amp;", "&")
+    rows = list(csv.DictReader(client.get(address).content.decode().splitlines()))
+    assert [(row["agent"], row["rank"]) for row in rows] == [("half", "2"), ("free", "3")]
+    assert float(rows[0]["unseen_speedup"]) == pytest.approx(3.0)
+    assert (rows[0]["cost"], rows[1]["cost"]) == ("1.8", "")
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_dragging_p_ranks_the_table_and_changes_the_link(open_page, served_world):
+    served_world.passed("rms_norm/cpp-to-cpp", "tuner", 1.4, rounds=1)
+    served_world.passed("softmax/cpp-to-cpp", "tuner", 1.4, rounds=1)
+    served_world.passed("rms_norm/cpp-to-cpp", "hill-climber", 3.5, rounds=1)
+    page = open_page("/leaderboard/?task_set=all&track=cpp-to-cpp&sort=agent")
+    page.wait_for_selector("[data-curve][data-ready]", timeout=TIMEOUT_MS)
+    handle = page.locator("[data-curve] .handle circle")
+    handle.scroll_into_view_if_needed()
+    box, svg = handle.bounding_box(), page.locator("[data-curve]").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(svg["x"] + svg["width"] * x_of(2.0) / 720, box["y"], steps=4)
+    page.mouse.up()
+    head = "#board th[aria-sort]:has-text('Faster than"
+    handle = page.locator("[data-curve] .handle")
+    p = float(handle.get_attribute("aria-valuenow"))
+    assert p == pytest.approx(2.0, abs=0.05)
+    page.wait_for_selector(f"{head} {p:.2f}×')", timeout=TIMEOUT_MS)
+    first = page.locator("#board tbody th[scope=row] a").first
+    assert first.inner_text() == "Hill climber"
+    assert f"p={p:.2f}" in page.url and "sort=" not in page.url
+    handle.press("Home")
+    page.wait_for_selector(f"{head} 0.25×')", timeout=TIMEOUT_MS)
+    assert first.inner_text() == "Tuner" and "p=0.25" in page.url
+    assert page.console_errors == []
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_board_without_scripts_sorts_compares_and_takes_p(open_page, served_world):
+    served_world.passed("rms_norm/cpp-to-cpp", "tuner", 1.4, rounds=1)
+    served_world.passed("rms_norm/cpp-to-cpp", "hill-climber", 3.5, rounds=1)
+    page = open_page("/leaderboard/?track=cpp-to-cpp", java_script_enabled=False)
+    page.click("th a >> text=Where solved")
+    assert "sort=-solved" in page.url and "track=cpp-to-cpp" in page.url
+    page.check("[aria-label='Select Tuner']")
+    page.click("text=Compare selected")
+    assert page.locator("#board tbody th a").all_inner_texts() == ["Tuner"]
+    page.fill("#curve input[name=p]", "1.5")
+    page.click("text=Rank by p")
+    assert "p=1.5" in page.url and "agent=tuner" in page.url
+    assert page.locator("text=Faster than 1.50×").is_visible()
