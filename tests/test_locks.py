@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 LOCKS = ROOT / "locks"
 GROUPS = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
-AGENTS = ROOT / "harnesses"
+AGENTS = ROOT / "runners" / "harnesses"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 RENEW = "run scripts/lock"
 

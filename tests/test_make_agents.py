@@ -21,7 +21,8 @@ PACKAGES = {
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
     """A checkout with programs that log their calls, and fail at a word in `fails`."""
-    for name in ("Makefile", "scripts", "harnesses"):
+    (tmp_path / "runners").mkdir()
+    for name in ("Makefile", "scripts", "runners/harnesses"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "bin").mkdir()
     for name in TOOLS:
@@ -89,12 +90,13 @@ def test_second_call_installs_nothing_until_a_pin_changes(bare: Path) -> None:
     calls = (bare / "log").read_text().splitlines()
     assert [call.split()[1] for call in calls if call.startswith("npm ")] == ["install", "rebuild"]
     assert sum("-m pip install" in call for call in calls) == 1
-    changed = (ROOT / "harnesses" / "package.json").read_text().replace("2.1.", "2.2.")
-    (bare / "harnesses").unlink()
-    (bare / "harnesses").mkdir()
+    pins, own = ROOT / "runners/harnesses", bare / "runners/harnesses"
+    changed = (pins / "package.json").read_text().replace("2.1.", "2.2.")
+    own.unlink()
+    own.mkdir()
     for name in ("package-lock.json", "requirements.txt"):
-        (bare / "harnesses" / name).symlink_to(ROOT / "harnesses" / name)
-    (bare / "harnesses" / "package.json").write_text(changed)
+        (own / name).symlink_to(pins / name)
+    (own / "package.json").write_text(changed)
     assert make_agents(bare).returncode == 0
     assert (bare / "log").read_text().count("npm install") == 2
     assert (bare / ".arena/harnesses/package.json").read_text() == changed
@@ -114,7 +116,7 @@ def test_install_scripts_run_for_named_packages_only(bare: Path) -> None:
     assert make_agents(bare).returncode == 0
     install, rebuild = re.findall(r"^npm (.*)$", (bare / "log").read_text(), re.MULTILINE)
     assert "--ignore-scripts" in install
-    allowed = json.loads((ROOT / "harnesses/package.json").read_text())["allowScripts"]
+    allowed = json.loads((ROOT / "runners/harnesses/package.json").read_text())["allowScripts"]
     assert {word for word in rebuild.split() if not word.startswith("--")} == {
         "rebuild", *allowed
     }  # fmt: skip
@@ -129,10 +131,10 @@ def test_bundled_ripgrep_becomes_executable(bare: Path) -> None:
 
 
 def test_versions_are_exact_and_the_lock_has_hashes_and_the_public_registry() -> None:
-    pinned = json.loads((ROOT / "harnesses/package.json").read_text())["dependencies"]
+    pinned = json.loads((ROOT / "runners/harnesses/package.json").read_text())["dependencies"]
     assert pinned.keys() == PACKAGES
     assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in pinned.values())
-    locked = json.loads((ROOT / "harnesses/package-lock.json").read_text())["packages"]
+    locked = json.loads((ROOT / "runners/harnesses/package-lock.json").read_text())["packages"]
     assert locked.pop("")["dependencies"] == pinned
     for path, package in locked.items():
         assert package["resolved"].startswith("https://registry.npmjs.org/"), path
@@ -142,4 +144,4 @@ def test_versions_are_exact_and_the_lock_has_hashes_and_the_public_registry() ->
 def test_packages_of_python_are_installed_by_their_hashes(bare: Path) -> None:
     assert make_agents(bare).returncode == 0
     (installed,) = re.findall(r"^.* -m pip install .*$", (bare / "log").read_text(), re.MULTILINE)
-    assert "--require-hashes -r harnesses/requirements.txt" in installed
+    assert "--require-hashes -r runners/harnesses/requirements.txt" in installed

@@ -8,11 +8,11 @@
         session.message("One round is enough.")
         verdict = session.check("the starter source")
 
-`session` is an AgentSession of `runners.agent.session`. `python -m runners sync`, or a start of the
-arena, finds the new module; one that cannot be imported is left out with a message. Modules named
-`_*` are shared code. A module that calls a model also defines `HARNESS`. One that has settings
-defines `Settings`, a pydantic model, from which forms and checks are made. `work` cannot import
-`arena` or `evaluation`: its sandbox hides them.
+`session` is an AgentSession of `runners.session.session`. `python -m runners sync`, or a start of
+the arena, finds the new module; one that cannot be imported is left out with a message. Modules
+named `_*` are shared code. A module that calls a model also defines `HARNESS`. One that has
+settings defines `Settings`, a pydantic model, from which forms and checks are made. `work` cannot
+import `arena` or `evaluation`: its sandbox hides them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from runners.agent.session import AgentSession
+    from runners.session.session import AgentSession
 
 
 KERNELS = ("*/*-to-*",)

@@ -13,8 +13,8 @@ if __name__ == "__main__":
     package.__path__ = [str(Path(__file__).parent.parent)]
     sys.modules["runners"] = package
 
-    from runners.agent.session import AgentSession, ModelAccess, TaskBrief
     from runners.agents import load
+    from runners.session.session import AgentSession, ModelAccess, TaskBrief
 
     request = json.load(sys.stdin)
     session = AgentSession(

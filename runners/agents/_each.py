@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runners.agent.session import AgentSession, Verdict
+    from runners.session.session import AgentSession, Verdict
 
 
 def submit_each(session: AgentSession, sources: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from runners.agent.session import ModelAccess
+    from runners.session.session import ModelAccess
 
 READ_SECONDS = 3600.0
 """Wait for the next byte; the gateway ends a silent call earlier."""

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners.agent.arena_check import PROFILE
+from runners.session.arena_check import PROFILE
 
 if TYPE_CHECKING:
-    from runners.agent.session import AgentSession
+    from runners.session.session import AgentSession
 
 FOLDER = "samples"
 ROUNDS_FILE = ".rounds.jsonl"

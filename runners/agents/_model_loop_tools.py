@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from runners.agent.calls import arguments_of
-from runners.agent.edits import EditObserver
-from runners.agent.text import limited
 from runners.agents._model_loop_conversations import Call, Result, ToolSpec, object_of
+from runners.session.calls import arguments_of
+from runners.session.edits import EditObserver
+from runners.session.text import limited
 
 if TYPE_CHECKING:
-    from runners.agent.session import AgentSession
+    from runners.session.session import AgentSession
 
 ToolName = Literal["read", "write", "edit", "shell", "check", "profile"]
 TOOL_NAMES: tuple[ToolName, ...] = ("read", "write", "edit", "shell", "check", "profile")

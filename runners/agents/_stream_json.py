@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from runners.agent.calls import Call, Calls
+from runners.session.calls import Call, Calls
 
 if TYPE_CHECKING:
-    from runners.agent.session import AgentSession
+    from runners.session.session import AgentSession
 
 Record = Mapping[str, Any]
 

@@ -18,13 +18,13 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from runners.agent.edits import EditObserver
-from runners.agent.text import limited
 from runners.agents import Harness, Spec
 from runners.agents._settings import checked
+from runners.session.edits import EditObserver
+from runners.session.text import limited
 
 if TYPE_CHECKING:
-    from runners.agent.session import AgentSession
+    from runners.session.session import AgentSession
 
 HARNESS = Harness("Command")
 SPECS = (

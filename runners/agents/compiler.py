@@ -13,7 +13,7 @@ from runners.agents import Spec
 from runners.agents._each import submit_each
 
 if TYPE_CHECKING:
-    from runners.agent.session import AgentSession
+    from runners.session.session import AgentSession
 
 SPECS = (
     Spec(

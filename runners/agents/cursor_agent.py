@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from runners.agent.calls import Calls
-from runners.agent.harness import prompt, run_harness
 from runners.agents import Harness, Spec
 from runners.agents._stream_json import todo
+from runners.session.calls import Calls
+from runners.session.harness import prompt, run_harness
 
 if TYPE_CHECKING:
-    from runners.agent.session import AgentSession
+    from runners.session.session import AgentSession
 
 Record = Mapping[str, Any]
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from runners.agent.calls import Calls
-from runners.agent.harness import prompt, run_harness
 from runners.agents import Harness, Spec
+from runners.session.calls import Calls
+from runners.session.harness import prompt, run_harness
 
 if TYPE_CHECKING:
-    from runners.agent.session import AgentSession
+    from runners.session.session import AgentSession
 
 Record = Mapping[str, Any]
 

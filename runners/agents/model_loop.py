@@ -29,7 +29,7 @@ from runners.agents._model_loop_tools import TOOL_NAMES, ToolName, Tools
 from runners.agents._settings import checked
 
 if TYPE_CHECKING:
-    from runners.agent.session import AgentSession, ModelAccess
+    from runners.session.session import AgentSession, ModelAccess
 
 HARNESS = Harness("Model loop", wires=("messages", "responses", "chat-completions"))
 

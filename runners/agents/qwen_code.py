@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from runners.agent.harness import mcp_server, prompt, run_harness
 from runners.agents import Harness, Spec
 from runners.agents._stream_json import StreamJson
+from runners.session.harness import mcp_server, prompt, run_harness
 
 if TYPE_CHECKING:
-    from runners.agent.session import AgentSession
+    from runners.session.session import AgentSession
 
 TITLE = "Qwen Code"
 HARNESS = Harness(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from runners.agents import Spec
 
 if TYPE_CHECKING:
-    from runners.agent.session import AgentSession
+    from runners.session.session import AgentSession
 
 RECORDINGS = Path(__file__).with_name("recordings")
 

@@ -18,7 +18,7 @@ from runners.agents import KERNELS, Spec
 from runners.agents._tunables import Flags, Tunable, tunables
 
 if TYPE_CHECKING:
-    from runners.agent.session import AgentSession, Verdict
+    from runners.session.session import AgentSession, Verdict
 
 SPECS = (
     Spec(

@@ -28,14 +28,14 @@ from evaluation.kinds.repository.task import find_task
 from evaluation.sandbox import resource_watch, untrusted_files
 from evaluation.sandbox.resource_watch import ResourceWatch
 from runners import agents, harnesses
-from runners.agent import verdicts
-from runners.agent.confinement import confined, environment
-from runners.agent.control_socket import Answer, ControlSocket, TimeBudget, refused
-from runners.agent.recorder import MAX_BYTES, MAX_EVENTS, Recorder
-from runners.agent.task_sheet import run_files
-from runners.agent.workspace import Unreadable, Workspace, has_mcp
 from runners.agents import workspace_files
 from runners.process.supervisor import LINE_BYTES, Child, Ended, Ending, stopping
+from runners.session import verdicts
+from runners.session.confinement import confined, environment
+from runners.session.control_socket import Answer, ControlSocket, TimeBudget, refused
+from runners.session.recorder import MAX_BYTES, MAX_EVENTS, Recorder
+from runners.session.task_sheet import run_files
+from runners.session.workspace import Unreadable, Workspace, has_mcp
 from runners.worker.bench import processor_is_measured
 from runners.worker.model_gateway import Failure, ModelGateway, NoModel
 from runners.worker.suspension import Suspension

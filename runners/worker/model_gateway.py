@@ -29,12 +29,12 @@ from arena.runs.spending import count_kept_calls
 from arena.runs.states import Fault, RunStatus
 from evaluation.sandbox import loopback
 from evaluation.sandbox.features import isolation_features
-from runners.agent.control_socket import TimeBudget
-from runners.agent.session import ModelAccess
 from runners.gateway.call import HUNG_UP, TOO_LONG
 from runners.gateway.providers import BadProvider, Provider
 from runners.harnesses import known_providers
 from runners.process.supervisor import Child, Ended, Ending
+from runners.session.control_socket import TimeBudget
+from runners.session.session import ModelAccess
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from evaluation.bench.process.freezer import Freezer
-from runners.agent.control_socket import TimeBudget
+from runners.session.control_socket import TimeBudget
 
 POLL_SECONDS = 0.1
 MAX_STOP_SECONDS = 1.0

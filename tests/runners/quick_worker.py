@@ -18,8 +18,8 @@ from evaluation.bench.devices import cores  # noqa: E402
 from evaluation.sandbox import resource_watch  # noqa: E402
 from runners import agents  # noqa: E402
 from runners.__main__ import main  # noqa: E402
-from runners.agent import control_socket  # noqa: E402
 from runners.process import supervisor  # noqa: E402
+from runners.session import control_socket  # noqa: E402
 from runners.worker import (  # noqa: E402
     attempt,
     judging,

@@ -14,7 +14,7 @@ from arena.runs import services
 from arena.runs.models import Event
 from arena.runs.trace import timeline
 from arena.runs.trace.events import BODIES, EventDraft
-from runners.agent.recorder import Recorder
+from runners.session.recorder import Recorder
 
 pytestmark = pytest.mark.django_db
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from arena.runs.trace.events import EventDraft, checked_body
-from runners.agent.harness import Translate, translate_line
-from runners.agent.session import AgentSession, ModelAccess, TaskBrief
+from runners.session.harness import Translate, translate_line
+from runners.session.session import AgentSession, ModelAccess, TaskBrief
 
 RECORDINGS = Path(__file__).with_name("recordings")
 MODEL = ModelAccess("m", "http://127.0.0.1:8400", "token", ("messages",))

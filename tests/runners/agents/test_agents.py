@@ -16,12 +16,12 @@ from evaluation.code.languages import languages
 from evaluation.kinds.kernel.load import load_task
 from evaluation.kinds.kernel.workspace_files import starter_files
 from evaluation.tasks.spec import find_operators
-from runners.agent.confinement import PACKAGE, confined, environment
-from runners.agent.control_socket import Answer, ControlSocket
-from runners.agent.workspace import Workspace
 from runners.agents import compiler, load, names, workspace_files
 from runners.agents.scripted import RECORDINGS
 from runners.process.supervisor import Child, Ended
+from runners.session.confinement import PACKAGE, confined, environment
+from runners.session.control_socket import Answer, ControlSocket
+from runners.session.workspace import Workspace
 from tests.runners.house import ROOT
 from tests.waiting import PATIENCE_SECONDS
 
@@ -129,7 +129,7 @@ def test_slugs_of_agents_are_distinct() -> None:
 def test_agents_import_neither_arena_nor_judge() -> None:
     """Agents run where neither Django nor the database can be reached."""
     program = (
-        "import runners.agent.session, runners.agents as a, sys\n"
+        "import runners.session.session, runners.agents as a, sys\n"
         "for name in a.names(): a.load(name)\n"
         "print(*sys.modules)"
     )

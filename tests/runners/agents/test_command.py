@@ -13,9 +13,9 @@ import pytest
 
 from evaluation.code.building import nvcc
 from evaluation.sandbox.features import isolation_features
-from runners.agent.control_socket import Answer
 from runners.agents.command import Settings
 from runners.process.supervisor import Ending
+from runners.session.control_socket import Answer
 from tests.conftest import skip_or_fail
 from tests.model_server import ModelServer, Script, Turn
 from tests.runners.agents.real_arena import KEY, START

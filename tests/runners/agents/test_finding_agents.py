@@ -11,9 +11,9 @@ import pytest
 import runners.agents
 from arena.catalog.models import Agent, Harness
 from arena.catalog.services import AgentSpec, sync_agents
-from runners.agent import confinement
 from runners.agents import BadAgent, load
 from runners.catalog import sync
+from runners.session import confinement
 from tests.evaluation.conftest import OPERATORS
 from tests.runners.agents.test_agents import AgentHarness, timed
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from runners.agent.session import ModelAccess
 from runners.agents.gemini_cli import FOLDER, GeminiEvents, Settings, _settings
+from runners.session.session import ModelAccess
 from tests.runners.agents.streams import RECORDINGS, Stream
 
 

@@ -92,9 +92,11 @@ def test_table_has_every_program_with_its_package_and_wire_formats() -> None:
 
 
 def test_table_has_the_pinned_versions() -> None:
-    pinned: dict[str, Any] = json.loads((ROOT / "harnesses" / "package.json").read_text())
+    pinned: dict[str, Any] = json.loads((ROOT / "runners/harnesses/package.json").read_text())
     python = re.findall(
-        r"^([\w-]+)==([\d.]+)$", (ROOT / "harnesses/requirements.in").read_text(), re.MULTILINE
+        r"^([\w-]+)==([\d.]+)$",
+        (ROOT / "runners/harnesses/requirements.in").read_text(),
+        re.MULTILINE,
     )
     versions = {**pinned["dependencies"], **{n: v for n, v in python if n == "mini-swe-agent"}}
     text = DOCUMENT.read_text()

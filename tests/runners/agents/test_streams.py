@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from runners.agent.harness import Translate
-from runners.agent.session import MAX_LINE, AgentSession
 from runners.agents._stream_json import StreamJson
 from runners.agents.codex import CodexEvents
 from runners.agents.cursor_agent import CursorEvents
 from runners.agents.gemini_cli import GeminiEvents
 from runners.agents.mini_swe_agent import MiniEvents
 from runners.agents.opencode import OpenCodeEvents
+from runners.session.harness import Translate
+from runners.session.session import MAX_LINE, AgentSession
 from tests.runners.agents.streams import Stream
 
 Record = dict[str, Any]

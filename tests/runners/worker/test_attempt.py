@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runners.agent.arena_check import SOCKET_NAME
+from runners.session.arena_check import SOCKET_NAME
 from runners.worker import attempt
 from tests.runners.house import TARGET, House
 

@@ -20,8 +20,8 @@ import pytest
 
 from arena.runs.states import Fault
 from evaluation.sandbox.features import isolation_features
-from runners.agent.confinement import confined, environment
-from runners.agent.control_socket import TimeBudget
+from runners.session.confinement import confined, environment
+from runners.session.control_socket import TimeBudget
 from runners.worker import model_gateway
 from runners.worker.model_gateway import Failure, ModelGateway, NoModel, traffic_file
 from tests.conftest import skip_or_fail

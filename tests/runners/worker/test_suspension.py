@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from evaluation.sandbox import procfs
-from runners.agent.control_socket import TimeBudget
 from runners.process.supervisor import Child
+from runners.session.control_socket import TimeBudget
 from runners.worker.bench import beside_processor, of_processor, processor_is_measured
 from runners.worker.suspension import Suspension
 from tests.runners.house import House

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from runners.agent.arena_check import ARENA_FAULT, SOCKET_NAME
+from runners.session.arena_check import ARENA_FAULT, SOCKET_NAME
 
 MAX_REQUEST_BYTES = 64 << 10
 CLIENT_TIMEOUT_SECONDS = 5.0

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from runners.agent.control_socket import Answer, ControlSocket
-from runners.agent.workspace import Workspace
+from runners.session.control_socket import Answer, ControlSocket
+from runners.session.workspace import Workspace
 from tests.waiting import PATIENCE_SECONDS
 
 TARGET = "k.cpp"

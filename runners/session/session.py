@@ -9,8 +9,8 @@ The agent writes events to stdout; any other line is kept as a log:
 
     {"kind": "message", "id": "agent-1", "body": {"role": "assistant", "text": "..."}}
 
-`runners.agent.recorder` lists the kinds, and `arena.runs.trace.events` the fields of each body. An
-event with the id of an earlier one replaces it; `span` and `parent` are optional ids of spans.
+`runners.session.recorder` lists the kinds, and `arena.runs.trace.events` the fields of each body.
+An event with the id of an earlier one replaces it; `span` and `parent` are optional ids of spans.
 A line of the harness's own output is kept as it is, and is no event; a long one comes in parts:
 
     {"kind": "raw", "text": "...", "more": false}
@@ -42,8 +42,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, TextIO
 
-from runners.agent.arena_check import ARENA_FAULT, PROFILE
-from runners.agent.text import limited
+from runners.session.arena_check import ARENA_FAULT, PROFILE
+from runners.session.text import limited
 
 TIMEOUT_EXIT_CODE = 124
 """Exit code of a command that was ended, as of `timeout`."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.kinds.repository.task import load
-from runners.agent.workspace import MAX_FILE_BYTES, Unreadable, Workspace
+from runners.session.workspace import MAX_FILE_BYTES, Unreadable, Workspace
 from tests.evaluation.kinds.repository.conftest import write
 
 TARGET = "rms_norm.cpp"

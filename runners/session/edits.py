@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runners.agent.session import AgentSession
+    from runners.session.session import AgentSession
 
 MAX_FILES = 400
 MAX_FILE_BYTES = 256 << 10

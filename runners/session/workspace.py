@@ -14,7 +14,7 @@ from pathlib import Path
 from evaluation.kinds.repository import submission
 from evaluation.kinds.repository.task import RepositoryTask
 from evaluation.sandbox import untrusted_files
-from runners.agent import arena_check
+from runners.session import arena_check
 
 MCP = "arena-mcp"
 MAX_FILE_BYTES = 1_000_000

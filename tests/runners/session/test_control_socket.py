@@ -9,9 +9,9 @@ import socket
 import subprocess
 from pathlib import Path
 
-from runners.agent.arena_check import PROFILE, SOCKET_NAME
-from runners.agent.control_socket import Answer, ControlSocket, TimeBudget
-from runners.agent.workspace import Workspace
+from runners.session.arena_check import PROFILE, SOCKET_NAME
+from runners.session.control_socket import Answer, ControlSocket, TimeBudget
+from runners.session.workspace import Workspace
 
 
 def create(folder: Path) -> Workspace:

@@ -11,7 +11,7 @@ from typing import Any
 
 from arena.runs.trace import events
 from arena.runs.trace.events import EventDraft, checked_body
-from runners.agent.session import (
+from runners.session.session import (
     MAX_OUTPUT_BYTES,
     AgentSession,
     CommandResult,

@@ -10,7 +10,7 @@ import pytest
 
 from arena.runs import services
 from arena.runs.models import Run
-from runners.agent.recorder import Recorder
+from runners.session.recorder import Recorder
 from tests.arena.factories import LEASE
 
 pytestmark = pytest.mark.django_db

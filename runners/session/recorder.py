@@ -1,6 +1,6 @@
 """Recorder of an agent's output as events of its run. Only the arena records verdicts.
 
-The format of a line is documented in `runners.agent.session`.
+The format of a line is documented in `runners.session.session`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from arena.runs import services
 from arena.runs.trace.agent_events import agent_event
 from arena.runs.trace.events import BadEvent, EventDraft
-from runners.agent.text import limited
+from runners.session.text import limited
 
 MAX_EVENTS, MAX_BYTES = 100_000, 256 << 20
 """Limits of one run."""

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from runners.agent.edits import EditObserver
-from runners.agent.text import limited
+from runners.session.edits import EditObserver
+from runners.session.text import limited
 
 if TYPE_CHECKING:
-    from runners.agent.session import AgentSession
+    from runners.session.session import AgentSession
 
 Translate = Callable[[Mapping[str, Any]], bool]
 """Records the events of one JSON object of the output; False for one that it does not know."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from runners.agent.edits import EditObserver
-from runners.agent.session import AgentSession, TaskBrief
+from runners.session.edits import EditObserver
+from runners.session.session import AgentSession, TaskBrief
 
 
 class Observed:

@@ -8,8 +8,8 @@ from typing import Any
 from arena.runs.models import Evaluation, Event
 from arena.runs.states import INCONCLUSIVE, EvaluationStatus, Split
 from evaluation.judge import report_text
-from runners.agent.arena_check import ARENA_FAULT
-from runners.agent.control_socket import NOT_PASSED, PASSED, Answer
+from runners.session.arena_check import ARENA_FAULT
+from runners.session.control_socket import NOT_PASSED, PASSED, Answer
 
 GATE_FIELDS = ("gate", "verdict", "reason", "rule", "message", "passed", "total")
 CASE_FIELDS = (

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from runners.agent.harness import HarnessFailed, mcp_server, prompt, run_harness
-from runners.agent.session import AgentSession, TaskBrief
+from runners.session.harness import HarnessFailed, mcp_server, prompt, run_harness
+from runners.session.session import AgentSession, TaskBrief
 
 
 class Bench:

@@ -11,7 +11,7 @@ from evaluation.bench.devices.vendors import cpu
 from evaluation.code.cache_folder import default_cache
 from evaluation.kinds.kernel.load import load_task
 from evaluation.kinds.kernel.workspace_files import starter_files
-from runners.agent.task_sheet import run_files
+from runners.session.task_sheet import run_files
 
 TASKS = Path(__file__).parents[3] / "tasks"
 BUDGET = {"rounds": 12, "seconds": 3600.0, "tokens": 2_000_000, "usd": 2.5}
