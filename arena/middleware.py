@@ -63,6 +63,23 @@ def private_pages(
     return middleware
 
 
+def page_of_method(
+    get_response: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
+    """Give a page to a refusal of a method that has no text."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        if response.status_code != 405 or response.content:
+            return response
+        allowed = response.headers.get("Allow", "")
+        page = render(request, "405.html", {"allowed": allowed}, status=405)
+        page.headers["Allow"] = allowed
+        return page
+
+    return middleware
+
+
 def storable_text(
     get_response: Callable[[HttpRequest], HttpResponse],
 ) -> Callable[[HttpRequest], HttpResponse]:

@@ -148,6 +148,7 @@ MIDDLEWARE = [
     "arena.middleware.private_pages",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "arena.middleware.page_of_method",
     "arena.middleware.storable_text",  # its page shows who is logged in
 ]
 

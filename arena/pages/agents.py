@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from django.core.paginator import Paginator
 from django.db.models import Count, Sum
@@ -43,7 +43,8 @@ MAX_SETTINGS_TEXT = 120
 MAX_VALUE_TEXT = 32
 CAN_RUN, CANNOT_RUN = "can-run", "cannot-run"
 READY, LACKING, ELSEWHERE, RETIRED = KINDS = ("ready", "lacking", "elsewhere", "retired")
-"""The sections of the list, in order."""
+"""Kinds of agents, in the order of the list."""
+STATES = {READY: "Can run here", ELSEWHERE: "Runs elsewhere", RETIRED: "Retired"}
 AVAILABILITY = ((CAN_RUN, "Can run here"), (CANNOT_RUN, "Cannot run yet"))
 
 
@@ -60,12 +61,18 @@ class Spent:
 class Listed:
     """One agent of the list; `row` is its place on the board of the device with most results."""
 
+    kind: str
     agent: Agent
     harness: str
     availability: Availability
     row: Row | None
     device: str
     spent: Spent
+
+    @property
+    def state(self) -> str:
+        """Return whether it can run here, or what it lacks."""
+        return STATES.get(self.kind, self.availability.label)
 
     @property
     def settings(self) -> str:
@@ -75,19 +82,9 @@ class Listed:
         return Truncator(", ".join(parts)).chars(MAX_SETTINGS_TEXT)
 
 
-@dataclass(frozen=True)
-class Section:
-    """The agents of one section of the list that its page shows; `count` are in all pages."""
-
-    kind: str
-    lacks: Availability | None
-    count: int
-    listed: list[Listed]
-
-
 @require_safe
 def agents(request: HttpRequest) -> HttpResponse:
-    """List the agents that can run here, then the others by what they lack."""
+    """List the agents in one table: those that can run here, then the others by what they lack."""
     chosen = {name: request.GET.get(name, "") for name in ("harness", "availability")}
     harnesses = {harness.name: harness.title for harness in Harness.objects.all()}
     every = list(visible_to(request.user))
@@ -100,20 +97,14 @@ def agents(request: HttpRequest) -> HttpResponse:
     spent = _spent_by_all(runs, request.user.is_authenticated)
     found = availabilities(asked)
     placed = [
-        (kind, lacks, agent)
+        (kind, agent)
         for agent in asked
-        if (where := _section(agent, found[agent.pk], agent.pk in spent, request.user.is_staff))
-        for kind, lacks in [where]
-        if _is_shown(kind, chosen["availability"])
+        if (kind := _kind(agent, found[agent.pk], agent.pk in spent, request.user.is_staff))
+        and _is_shown(kind, chosen["availability"])
     ]
-    sizes = Counter((kind, lacks) for kind, lacks, _ in placed)
-    placed.sort(key=lambda each: (KINDS.index(each[0]), -progress(each[1]) if each[1] else 0))
+    placed.sort(key=lambda each: (KINDS.index(each[0]), -progress(found[each[1].pk])))
     page = Paginator(placed, AGENTS_A_PAGE).get_page(request.GET.get("page"))
-    listed = _listed([agent for *_, agent in page], found, harnesses, spent)
-    sections: dict[tuple[str, Availability | None], Section] = {}
-    for (kind, lacks, _), each in zip(page, listed, strict=True):
-        section = Section(kind, lacks, sizes[kind, lacks], [])
-        sections.setdefault((kind, lacks), section).listed.append(each)
+    ready = sum(kind == READY for kind, _ in placed)
     context = {
         "chosen": chosen,
         "problems": [
@@ -124,23 +115,20 @@ def agents(request: HttpRequest) -> HttpResponse:
         "harnesses": harnesses.items(),
         "options": AVAILABILITY,
         "page": page,
-        "sections": list(sections.values()),
-        "none_ready": not any(kind == READY for kind, *_ in placed),
-        "none_lacking": not any(kind == LACKING for kind, *_ in placed),
+        "listed": _listed(page, found, harnesses, spent),
+        "ready": ready,
         "count": sum(agent.active for agent in asked),
     }
     return render(request, "agents.html", context)
 
 
-def _section(
-    agent: Agent, found: Availability, has_run: bool, staff: bool
-) -> tuple[str, Availability | None] | None:
-    """Return the section of an agent with what it lacks; None if the list leaves it out."""
+def _kind(agent: Agent, found: Availability, has_run: bool, staff: bool) -> str:
+    """Return the kind of an agent; empty if the list leaves it out."""
     if agent.adapter == EXTERNAL:
-        return (ELSEWHERE, None) if has_run else None
+        return ELSEWHERE if has_run else ""
     if not agent.active:
-        return (RETIRED, None) if staff else None
-    return (READY, None) if found.available else (LACKING, replace(found, version=""))
+        return RETIRED if staff else ""
+    return READY if found.available else LACKING
 
 
 def _is_shown(kind: str, availability: str) -> bool:
@@ -233,24 +221,25 @@ def _placed(found: tuple[Row, Board] | None) -> tuple[Row | None, str]:
 
 
 def _listed(
-    agents: Sequence[Agent],
+    placed: Iterable[tuple[str, Agent]],
     found: Mapping[int, Availability],
     harnesses: Mapping[str, str],
     spent: Mapping[int, Spent],
 ) -> list[Listed]:
-    """Return the agents with their availability, place and spending."""
+    """Return agents, each after its kind, with their availability, place and spending."""
     now = snapshot()
     every = [*boards(EXTERNAL, now)[::-1], *boards(shown=now)[::-1]]
     rows = {row.agent.pk: (row, b) for b in every for row in b.rows}
     return [
         Listed(
+            kind,
             agent,
             harnesses.get(agent.adapter, agent.adapter),
             found[agent.pk],
             *_placed(rows.get(agent.pk)),
             spent.get(agent.pk, Spent()),
         )
-        for agent in agents
+        for kind, agent in placed
     ]
 
 

@@ -69,37 +69,45 @@ def coder(slug: str = "opus", **changes: Any) -> Agent:
     return create_agent(slug=slug, **values | changes)
 
 
-def sections(page: str) -> dict[str, list[str]]:
-    """Return the agents of each section of the list."""
-    parts = re.split(r"<h2 [^>]*>([^<]*)</h2>", page)[1:]
-    agents = [re.findall(r'<th scope="row"><a href="/agents/([\w-]+)/"', part) for part in parts]
-    return dict(zip(parts[::2], agents[1::2], strict=True))
+def states(page: str) -> dict[str, list[str]]:
+    """Return the agents of each state in the list."""
+    row = r'<th scope="row"><a href="/agents/([\w-]+)/".*?<td class="state" [^>]*>([^<]*)<'
+    found: dict[str, list[str]] = {}
+    for slug, state in re.findall(row, page, re.DOTALL):
+        found.setdefault(state, []).append(slug)
+    return found
 
 
-def test_agents_page_groups_agents_by_what_they_lack(client, arena):
+def test_agents_page_groups_agents_by_what_they_lack(client, arena, bob):
     coder()
     coder("local", provider="local")
     coder("codex", adapter="codex", provider="openai", settings={})
     page = client.get("/agents/").content.decode()
-    assert sections(page) == {
+    assert states(page) == {
         "Can run here": ["local", "tuner"],
         "Key missing": ["opus"],
         "Program missing": ["codex"],
     }
-    assert KEY_PROBLEM in page and "codex is not installed: run make agents." in page
+    advice = (KEY_PROBLEM, "codex is not installed: run make agents.")
+    assert "<table" in page and page.count("<table") == 1 and not any(a in page for a in advice)
+    client.force_login(bob)
+    page = client.get("/agents/").content.decode()
+    assert all(each in page for each in advice), "staff see what to do"
     assert "effort high" in page and "2.1.330" in page and "no model" in page
     worker(key="")
-    assert sections(client.get("/agents/").content.decode())["Can run here"] == [
+    assert states(client.get("/agents/").content.decode())["Can run here"] == [
         "local",
         "opus",
         "tuner",
     ]
 
 
-def test_agents_page_without_a_worker_says_how_to_start_one(client, agent):
+def test_agents_page_without_a_worker_tells_staff_how_to_start_one(client, agent, bob):
     Harness.objects.create(name="tuner", title="Tuner")
     page = client.get("/agents/").content.decode()
-    assert "No agent can run here yet." in page and "run <code>make arena</code>." in page
+    assert "0 of 1 agent can run here" in page and "make arena" not in page
+    client.force_login(bob)
+    assert "run <code>make arena</code>." in client.get("/agents/").content.decode()
 
 
 @pytest.mark.parametrize(
@@ -116,7 +124,7 @@ def test_agents_page_filters_by_harness_and_availability(client, arena, query, e
     coder()
     coder("local", provider="local")
     page = client.get(f"/agents/?{query}").content.decode()
-    assert sections(page) == expected
+    assert states(page) == expected
 
 
 def test_agents_page_sums_the_runs_that_a_user_can_see(client, arena, start, bob):
@@ -155,9 +163,9 @@ def test_agents_page_needs_a_constant_number_of_queries(client, arena, start, mo
 def test_agents_page_shows_retired_agents_to_staff_only(client, arena, bob):
     coder()
     Agent.objects.filter(slug="opus").update(active=False)
-    assert "Retired" not in sections(client.get("/agents/").content.decode())
+    assert "Retired" not in states(client.get("/agents/").content.decode())
     client.force_login(bob)
-    assert sections(client.get("/agents/").content.decode())["Retired"] == ["opus"]
+    assert states(client.get("/agents/").content.decode())["Retired"] == ["opus"]
 
 
 def test_agent_page_of_one_that_cannot_run_names_the_reason(client, arena):

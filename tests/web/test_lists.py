@@ -24,7 +24,7 @@ def named(client, address: str, pattern: str) -> list[str]:
     return re.findall(pattern, client.get(address).content.decode())
 
 
-def test_agents_are_listed_by_pages_that_keep_their_sections(client, db):
+def test_agents_are_listed_by_pages_with_their_states(client, db):
     Agent.objects.bulk_create(
         Agent(slug=f"a{n:02}", title=f"A {n}", adapter="lost") for n in range(55)
     )
@@ -34,7 +34,7 @@ def test_agents_are_listed_by_pages_that_keep_their_sections(client, db):
     assert (len(first), len(last)) == (50, 5)
     assert sorted(first + last) == [f"a{n:02}" for n in range(55)]
     page = client.get("/agents/?harness=lost&page=2").content.decode()
-    assert "Harness unknown" in page and "55 agents cannot run yet" in page
+    assert "Harness unknown" in page and "0 of 55 agents can run here" in page
     assert "51 to 55 of 55 agents" in page and 'rel="prev"' in page
 
 

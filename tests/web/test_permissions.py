@@ -330,6 +330,8 @@ def test_page_refuses_a_method_without_a_row(world: Any) -> None:
         for method in {"GET", "POST", "DELETE"} - {method for method, _, _ in rows}:
             response = client_of(world, "staff").generic(method, address)
             assert response.status_code == 405, (method, address)
+            if not address.startswith("/api/"):
+                assert b"405" in response.content and response.headers["Allow"], address
 
 
 @pytest.mark.django_db
@@ -340,7 +342,9 @@ def test_page_with_a_session_needs_the_csrf_token(world: Any) -> None:
         for method, path, _ in rows:
             address = path.format(**world.values) or reverse(name)
             if method == "POST" and name != "api/<path:rest>":  # which does nothing
-                assert client.post(address).status_code == 403, address
+                refused = client.post(address)
+                assert refused.status_code == 403, address
+                assert b"The form was not accepted" in refused.content or "/api/" in address
 
 
 @pytest.mark.django_db
