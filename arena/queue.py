@@ -77,6 +77,19 @@ def length(queue: str) -> int:
         return 0
 
 
+def is_reachable() -> bool:
+    """Return whether the server of the queue answers."""
+    if settings.HEADLESS:
+        return True
+    import redis  # an offline GPU box has none
+
+    found: Any = broker()
+    try:
+        return bool(found.client.ping())
+    except (redis.RedisError, OSError):
+        return False
+
+
 def _send(message: Message[Any]) -> None:
     broker().declare_queue(message.queue_name)
     if settings.HEADLESS:

@@ -19,6 +19,7 @@ from arena.pages import (
     hardware,
     home,
     kernels,
+    operation,
     production,
     run,
     runs,
@@ -31,6 +32,9 @@ from arena.pages import (
 from arena.pages.round import file, one_round
 
 urlpatterns = [
+    path("healthz", operation.healthz, name="healthz"),
+    path("readyz", operation.readyz, name="readyz"),
+    path("metrics", operation.metrics, name="metrics"),
     path("", home.home, name="home"),
     path("leaderboard/", board.leaderboard, name="leaderboard"),
     path("leaderboard.csv", board.board_csv, name="leaderboard-csv"),

@@ -52,6 +52,9 @@ NEVER = "404 404 404 404 404 404"
 PAGES: dict[str, list[tuple[str, str, str]]] = {
     # name of the URL: (method, path after format, statuses); "" is reverse() without arguments
     "home": [("GET", "", PUBLIC)],
+    "healthz": [("GET", "", PUBLIC)],
+    "readyz": [("GET", "", "503 503 503 503 503 503")],  # the tests' address of the queue is closed
+    "metrics": [("GET", "", "401 401 401 401 200 401")],
     "leaderboard": [("GET", "", PUBLIC)],
     "leaderboard-csv": [("GET", "/leaderboard.csv", PUBLIC)],
     "board-part": [
