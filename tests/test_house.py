@@ -83,6 +83,40 @@ def test_module_without_a_docstring_is_refused() -> None:
     assert undocumented == []
 
 
+ROOM_OF_ROOMS = Path("evaluation/kinds")
+"""A folder whose folders are rooms."""
+DJANGOS = set("models admin apps urls api forms __init__ __main__".split())
+"""Names of modules that Django and Python give."""
+
+
+def room_of(module: Path) -> Path:
+    """Return the room of a module: a folder of a package, or the package itself."""
+    parts = module.parts[:-1]
+    return Path(*parts[: 3 if parts[:2] == ROOM_OF_ROOMS.parts else 2])
+
+
+def test_module_name_stands_once_in_a_room() -> None:
+    found: dict[tuple[Path, str], list[str]] = {}
+    for path in modules():
+        module = path.relative_to(ROOT)
+        if "migrations" not in module.parts and path.stem not in DJANGOS:
+            found.setdefault((room_of(module), path.stem), []).append(str(module))
+    assert [names for names in found.values() if len(names) > 1] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "room"),
+    [
+        ("evaluation/types.py", "evaluation"),
+        ("evaluation/bench/timing/clock.py", "evaluation/bench"),
+        ("evaluation/kinds/kernel/gates/compile.py", "evaluation/kinds/kernel"),
+        ("arena/runs/trace/events.py", "arena/runs"),
+    ],
+)
+def test_room_of_a_module_is_a_folder_of_its_package(module: str, room: str) -> None:
+    assert room_of(Path(module)) == Path(room)
+
+
 def test_open_todo_or_swallowed_exception_is_refused() -> None:
     unfinished = re.compile(r"\b(TODO|FIXME|XXX)\b|except( Exception)?:\s*(#.*)?\n\s+pass\b")
     found = [
