@@ -141,6 +141,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "arena.middleware.security_headers",
     "arena.api.root.api_errors",
+    "arena.api.root.api_heads",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -226,10 +227,21 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "loggers": {"arena": {"handlers": ["console"], "level": os.environ.get("LOG_LEVEL", "INFO")}},
+    "formatters": {
+        "line": {"format": LOG_LINE},
+        "one_line": {"()": "arena.logs.OneLine", "fmt": LOG_LINE},
+    },
+    "handlers": {
+        "console": {"class": "logging.StreamHandler", "formatter": "line"},
+        "one_line": {"class": "logging.StreamHandler", "formatter": "one_line"},
+    },
+    "loggers": {
+        "arena": {"handlers": ["console"], "level": os.environ.get("LOG_LEVEL", "INFO")},
+        # What is refused is one line, without a traceback of ours.
+        "django.security": {"handlers": ["one_line"], "propagate": False},
+    },
 }

@@ -5,6 +5,7 @@ It needs Python 3.11 and nothing else, so a copy of this folder is enough.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import time
@@ -33,6 +34,7 @@ TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 1.0
 MAX_TRIES = 5
 MAX_WAIT_SECONDS = 60.0
+BAD_REQUEST, BAD_ANSWER = 400, 502
 ACTIVE = ("queued", "running", "judging")
 
 
@@ -66,7 +68,20 @@ class Arena:
 
     def __init__(self, url: str = "", token: str = "") -> None:
         self.url = (url or os.environ.get("ARENA_URL", DEFAULT_URL)).rstrip("/")
-        self._token = token or os.environ.get("ARENA_TOKEN", "")
+        self._token = (token or os.environ.get("ARENA_TOKEN", "")).strip()
+        if not self._token.isascii() or not self._token.isprintable() or " " in self._token:
+            raise ArenaError(
+                BAD_REQUEST,
+                {
+                    "code": "token",
+                    "message": "The token has characters that no token of an arena has.",
+                    "hint": f"Copy it again from {self.url}/account/, and set ARENA_TOKEN to it.",
+                },
+            )
+        if not _is_address(self.url):
+            hint = f"Set ARENA_URL to an address such as {DEFAULT_URL}."
+            message = f"{self.url} is not the address of an arena."
+            raise ArenaError(BAD_REQUEST, {"code": "url", "message": message, "hint": hint})
 
     def tasks(self) -> list[TaskOut]:
         return cast("list[TaskOut]", self._call("/tasks"))
@@ -190,16 +205,18 @@ class Arena:
         for number in range(1, MAX_TRIES + 1):
             try:
                 with _OPENER.open(request, timeout=TIMEOUT_SECONDS) as answer:
-                    return json.load(answer)
+                    return _parsed(answer.read(), self.url)
             except urllib.error.HTTPError as error:
                 refusal = _refusal(error)
-                wait = error.headers.get("Retry-After") if error.code == 429 else None
-                if wait is None or number == MAX_TRIES or float(wait) > MAX_WAIT_SECONDS:
+                wait = _seconds(error.headers.get("Retry-After")) if error.code == 429 else None
+                if wait is None or number == MAX_TRIES or wait > MAX_WAIT_SECONDS:
                     raise refusal from None
-                time.sleep(float(wait))
-            except OSError:
+                time.sleep(wait)
+            except (OSError, http.client.HTTPException) as error:
+                if isinstance(error, http.client.HTTPException):
+                    error = OSError(f"the answer was cut: {type(error).__name__}")
                 if number == MAX_TRIES or not (body is None or again):
-                    raise
+                    raise error from None
                 time.sleep(POLL_SECONDS * number)
         raise AssertionError("the last try returns or raises")
 
@@ -242,9 +259,36 @@ class OwnRun:
 def _refusal(error: urllib.error.HTTPError) -> ArenaError:
     try:
         found = json.load(error)["error"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
+        found = None
+    if not isinstance(found, dict):
         found = {"message": f"{error.code} {error.reason}"}
     return ArenaError(error.code, found)
+
+
+def _parsed(content: bytes, url: str) -> Any:
+    """Return the JSON of an answer. Raises: ArenaError for any other, as of another server."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        hint = "Set ARENA_URL to the address of an arena."
+        error = {"code": "answer", "message": f"{url} does not answer as an arena.", "hint": hint}
+        raise ArenaError(BAD_ANSWER, error) from None
+
+
+def _seconds(text: str | None) -> float | None:
+    """Return the seconds of a Retry-After header; None for a date or none."""
+    return float(text) if text and text.strip().isdecimal() else None
+
+
+def _is_address(url: str) -> bool:
+    """Return whether a text is the address of a server of HTTP."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return False
+    return bool(known) and url.isascii() and url.isprintable() and " " not in url
 
 
 def _quoted(text: str) -> str:

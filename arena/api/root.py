@@ -128,6 +128,25 @@ def api_errors(
     return middleware
 
 
+def api_heads(
+    get_response: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
+    """Answer HEAD below /api/ like GET, without the body."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        if request.method != "HEAD" or not request.path.startswith(f"{settings.PREFIX}/api/"):
+            return get_response(request)
+        request.method = "GET"
+        response = get_response(request)
+        request.method = "HEAD"
+        if not response.streaming:
+            response.headers["Content-Length"] = str(len(response.content))
+            response.content = b""
+        return response
+
+    return middleware
+
+
 def _api_error(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     status = response.status_code
     if status == 405:

@@ -88,19 +88,20 @@ def _zip_entries(content: bytes) -> Iterator[tuple[str, bytes]]:
         entries = archive.infolist()
         _check_count(len(entries))
         for entry in entries:
-            if entry.is_dir():
+            name = entry.filename.replace("\\", "/")  # as some programs of Windows pack it
+            if name.endswith("/"):
                 continue
             kind = stat.S_IFMT(entry.external_attr >> 16)
             if kind not in (0, stat.S_IFREG):
-                raise _not_a_file(entry.filename)
+                raise _not_a_file(name)
             if entry.flag_bits & _ENCRYPTED:
-                raise BadFiles(f"{entry.filename[:200]!r} is encrypted.", "Pack it without a key.")
+                raise BadFiles(f"{name[:200]!r} is encrypted.", "Pack it without a key.")
             if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise BadFiles(f"{entry.filename[:200]!r} is packed in a rare way.", "Use deflate.")
+                raise BadFiles(f"{name[:200]!r} is packed in a rare way.", "Use deflate.")
             if entry.file_size > MAX_FILE_BYTES:
-                raise _too_large(entry.filename)
+                raise _too_large(name)
             with archive.open(entry) as file:  # the size that it states may be a lie
-                yield entry.filename, file.read(MAX_FILE_BYTES + 1)
+                yield name, file.read(MAX_FILE_BYTES + 1)
 
 
 def _tar_entries(content: bytes) -> Iterator[tuple[str, bytes]]:

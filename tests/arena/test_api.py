@@ -4,9 +4,11 @@ import json
 import re
 
 import pytest
+from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
 from django.test import Client
+from django.utils.log import configure_logging
 
 from arena.accounts.models import ApiToken
 from arena.catalog.models import Worker
@@ -323,6 +325,22 @@ def test_unknown_url_error_has_hint(path):
         error = ask(f"/api/{path}")
         assert error.status_code in (404, 405)
         assert error_of(error)["hint"]
+
+
+@pytest.mark.parametrize("path", ["/api/v1/tasks", "/api/v1/runs", "/api/v1/nothing"])
+def test_head_of_the_api_is_answered_like_get_without_a_body(client, db, path):
+    got, head = client.get(path), client.head(path)
+    assert head.status_code == got.status_code and head.content == b""
+    assert head.headers["Content-Type"] == got.headers["Content-Type"]
+    assert int(head.headers["Content-Length"]) == len(got.content)
+
+
+def test_host_of_a_scanner_is_logged_in_one_line_without_a_traceback(client, capfd):
+    configure_logging(settings.LOGGING_CONFIG, settings.LOGGING)  # to the standard error of now
+    host = "scanner.example:80\tand more"
+    assert client.get("/api/v1/tasks", headers={"host": host}).status_code == 400
+    printed = capfd.readouterr().err.splitlines()
+    assert len(printed) == 1 and "scanner.example" in printed[0]
 
 
 def test_unsupported_method_error_lists_allowed_methods(client, db):

@@ -59,6 +59,13 @@ def test_archive_of_a_folder_is_read(kind: str) -> None:
     assert files.folders_of(archives.files_in(packed)) == {"vector_sum": dict(sorted(TASK.items()))}
 
 
+def test_zip_with_backslashes_is_read() -> None:
+    entries = {"vector_sum\\": "", "vector_sum\\tests\\": ""}
+    entries |= {name.replace("/", "\\"): text for name, text in in_folder().items()}
+    found = files.folders_of(archives.files_in(zipped(entries)))
+    assert found == {"vector_sum": dict(sorted(TASK.items()))}
+
+
 def test_archive_without_a_folder_has_no_name() -> None:
     assert set(files.folders_of(archives.files_in(zipped(TASK)))) == {""}
 
@@ -125,6 +132,9 @@ def same_twice() -> bytes:
         (lambda: zipped({"vector_sum/../../task.toml": ""}), "leaves its folder"),
         (lambda: zipped({"/etc/task.toml": ""}), "leaves its folder"),
         (lambda: zipped({"C:/task.toml": ""}), "leaves its folder"),
+        (lambda: zipped({"a\\..\\..\\task.toml": ""}), "leaves its folder"),
+        (lambda: zipped({"C:\\task.toml": ""}), "leaves its folder"),
+        (lambda: zipped({"a\\task.toml": "", "a/task.toml": ""}), "Each name may occur once"),
         (lambda: tarred({"../task.toml": ""}), "leaves its folder"),
         (lambda: tarred({"a\\..\\task.toml": ""}), "leaves its folder"),
         (lambda: tarred({}, link()), "a link or a device"),
