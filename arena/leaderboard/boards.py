@@ -216,6 +216,19 @@ def leaders(device: str, shown: Snapshot | None = None) -> dict[int, Leader]:
     return computed(now, ("leaders", device), compute)
 
 
+def tried_tasks(device: str, shown: Snapshot | None = None) -> frozenset[int]:
+    """Return the ids of the tasks that agents which `leaders` counts have tried on a device."""
+    now = shown or snapshot()
+
+    def compute() -> frozenset[int]:
+        rows = results(now, Filters(suite="", hardware=device))
+        closed = [pk for pk, agent in now.agents.items() if not agent.open_book]
+        submitted = rows["passed"] | (rows["rounds"] > 0)
+        return frozenset(rows["task"][submitted & np.isin(rows["agent"], closed)].tolist())
+
+    return computed(now, ("tried", device), compute)
+
+
 def results(shown: Snapshot, filters: Filters) -> Columns:
     """Return the runs of a board: of each place the newest that the filters leave."""
     rows = shown.table.rows.among(chosen_rows(shown, filters))

@@ -202,9 +202,14 @@ def devices(shown: Snapshot) -> list[Option]:
 
 
 def chosen_device(shown: Snapshot, asked: str) -> str:
-    """Return the device of this slug, else the one with the most results; empty for none."""
-    known = [each.value for each in devices(shown)]
-    return asked if asked in known else next(iter(known), "")
+    """Return the device of this slug, else the one with the most results; empty for none.
+
+    Of equals a GPU comes first, which can judge every architecture.
+    """
+    found = {each.value: each.count for each in devices(shown)}
+    gpus = {each.slug for each in shown.catalog.devices.values() if each.kind == "gpu"}
+    best = max(found, key=lambda slug: (found[slug], slug in gpus), default="")
+    return asked if asked in found else best
 
 
 def judged(shown: Snapshot, device: str) -> Mapping[int, int]:

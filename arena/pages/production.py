@@ -65,6 +65,10 @@ class Card:
     published: PublishedVerdict | None
     """The fastest verdict of the project's own benchmark on one of its modules."""
 
+    @property
+    def has_result(self) -> bool:
+        return bool(self.judged or self.published)
+
 
 @dataclass(frozen=True)
 class Share:
@@ -177,8 +181,12 @@ def index(request: HttpRequest) -> HttpResponse:
         "family": family,
         "sections": [
             (title, list(group))
-            for title, group in groupby(shown, key=lambda card: card.entry.family_title)
+            for title, group in groupby(
+                (card for card in shown if card.has_result),
+                key=lambda card: card.entry.family_title,
+            )
         ],
+        "others": [card for card in shown if not card.has_result],
         "scale": Scale.over([card.best.deployed for card in shown if card.best]),
         "published_scale": Scale.over([card.published for card in shown if card.published]),
         "tasks": sum(len(entry.modules) for entry in every.values()),

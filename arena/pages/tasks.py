@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from django.core.paginator import Paginator
@@ -17,7 +18,7 @@ from arena.catalog.repositories import BRIEF
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value, words_of
 from arena.leaderboard.best_kernels import best_kernels
-from arena.leaderboard.boards import leaders, options
+from arena.leaderboard.boards import Leader, leaders, options, tried_tasks
 from arena.leaderboard.filters import Filters
 from arena.leaderboard.records import Record, newest_records, runs_with_rounds
 from arena.leaderboard.results import snapshot
@@ -33,7 +34,17 @@ from arena.runs.states import RUN_JUDGED
 
 MAX_RECENT_RUNS = 10
 MAX_RECORDS = 10
-TASKS_A_PAGE = 50
+TASKS_A_PAGE = 25
+STATES = {
+    "tried": "Tried",
+    "solved": "Solved",
+    "unsolved": "Tried, not solved",
+    "slower": "Solved, slower than the baseline",
+    "untried": "Not tried yet",
+}
+"""Tasks by what agents of this arena achieved on one device."""
+ORDERS = {"name": "By name", "fastest": "Fastest first", "slowest": "Slowest first"}
+"""Orders of the list; without one the tried tasks stand first, by name."""
 
 
 @require_safe
@@ -49,11 +60,16 @@ def tasks(request: HttpRequest) -> HttpResponse:
     device = next(
         (each for each in devices if each.value == asked), devices[0] if devices else None
     )
-    page = Paginator(found, TASKS_A_PAGE).get_page(request.GET.get("page"))
     fastest = leaders(device.value) if device else {}
+    state, order = (request.GET.get(name, "") for name in ("state", "order"))
+    keys = list(found.values_list("pk", flat=True))
+    states = _states(keys, tried_tasks(device.value) if device else frozenset(), fastest)
+    shown = _ordered(states.get(state, keys), order, states["tried"], fastest)
+    page = Paginator(shown, TASKS_A_PAGE).get_page(request.GET.get("page"))
+    by_key = found.in_bulk(list(page.object_list))
     agents = snapshot().agents
     listed = []
-    for task in page.object_list:
+    for task in (by_key[key] for key in page.object_list):
         best = fastest.get(task.pk)
         listed.append((task, best, best and agents[best.agent]))
     selects = [
@@ -63,6 +79,11 @@ def tasks(request: HttpRequest) -> HttpResponse:
             ("Track", "track", "All tracks"),
         )
     ]  # fmt: skip
+    counted = [(name, f"{label} ({len(states[name])})") for name, label in STATES.items()]
+    selects += [
+        ("State", "state", "All tasks", counted, state),
+        ("Order", "order", "Tried first", list(ORDERS.items()), order),
+    ]
     problems = [
         unknown_value(name, value)
         for label, name, every, choices, value in selects
@@ -80,10 +101,39 @@ def tasks(request: HttpRequest) -> HttpResponse:
         "problems": problems,
         "device": device,
         "devices": devices,
-        "narrowed": bool(words or any(chosen.values())),
+        "narrowed": bool(words or state or any(chosen.values())),
         "production": production,
     }
     return render(request, "tasks.html", context)
+
+
+def _states(
+    keys: Sequence[int], tried: Collection[int], fastest: Mapping[int, Leader]
+) -> dict[str, list[int]]:
+    """Return the tasks of each state, in the order of `keys`."""
+    return {
+        "tried": [key for key in keys if key in tried],
+        "solved": [key for key in keys if key in fastest],
+        "unsolved": [key for key in keys if key in tried and key not in fastest],
+        "slower": [key for key in keys if key in fastest and fastest[key].slower],
+        "untried": [key for key in keys if key not in tried],
+    }
+
+
+def _ordered(
+    keys: Sequence[int], order: str, tried: Collection[int], fastest: Mapping[int, Leader]
+) -> list[int]:
+    """Return tasks that are given by name in another order; those without a result come last."""
+    if order == "name":
+        return list(keys)
+    first = set(tried)
+    by_state = sorted(keys, key=lambda key: key not in first)
+    if order not in ORDERS:
+        return by_state
+    sign = -1 if order == "fastest" else 1
+    timed = [key for key in by_state if key in fastest]
+    timed.sort(key=lambda key: sign * fastest[key].speedup)
+    return [*timed, *(key for key in by_state if key not in fastest)]
 
 
 def _choices(tasks: TaskQuerySet, name: str) -> list[tuple[str, str]]:
