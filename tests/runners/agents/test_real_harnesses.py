@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import psutil
 import pytest
@@ -22,6 +23,8 @@ from tests.model_server.kernels import ENDING, optimisation_with_file_tools
 from tests.model_server.script import FileWrite
 from tests.runners.agents.real_arena import HARNESSES, KEY, OPERATOR, STAND_IN, RealArena
 from tests.runners.house import ENDED
+
+T = TypeVar("T")
 
 TARGET = f"{OPERATOR}.cpp"
 JUDGED = optimisation_with_file_tools(OPERATOR)
@@ -150,15 +153,15 @@ def verdicts(arena: RealArena, run: str) -> list[str]:
 
 def calls_of(arena: RealArena, run: str) -> list[tuple[str, dict[str, Any]]]:
     """Return the tools and arguments of the trace."""
-    bodies = [event["body"] for event in arena.events(run, "tool_call")]
-    return in_order([(body["tool"], body["arguments"]) for body in bodies])
+    return [called(event) for event in in_order(arena.events(run, "tool_call"), called)]
 
 
 def calls_asked(
     conversation: Conversation, harness: Real, arena: RealArena, run: str
 ) -> list[tuple[str, dict[str, Any]]]:
     """Return the tools and arguments that the model asked for, as the harness shows them."""
-    return in_order([shown(call, harness, arena, run) for call in conversation.calls])
+    as_shown = partial(shown, harness=harness, arena=arena, run=run)
+    return [as_shown(call) for call in in_order(conversation.calls, as_shown)]
 
 
 def shown(call: ToolCall, harness: Real, arena: RealArena, run: str) -> tuple[str, dict[str, Any]]:
@@ -171,25 +174,28 @@ def shown(call: ToolCall, harness: Real, arena: RealArena, run: str) -> tuple[st
     return "apply_patch", {"changes": [{"path": str(path), "kind": "add"}]}
 
 
-def in_order(calls: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+def called(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    return event["body"]["tool"], event["body"]["arguments"]
+
+
+def in_order(calls: Sequence[T], what: Callable[[T], object]) -> list[T]:
     """Return calls with those of the first turn sorted: it asks for two at once."""
-    return sorted(calls[:2], key=str) + calls[2:]
+    return sorted(calls[:2], key=lambda call: str(what(call))) + list(calls[2:])
 
 
 def assert_outputs_are_those_that_the_model_got(
     arena: RealArena, run: str, conversation: Conversation, harness: Real
 ) -> None:
     results = {e["body"]["call"]: e["body"] for e in arena.events(run, "tool_result")}
-    events = arena.events(run, "tool_call")
-    assert len(results) == len(events) == len(conversation.calls)
-    for event in events:
+    as_shown = partial(shown, harness=harness, arena=arena, run=run)
+    events = in_order(arena.events(run, "tool_call"), called)
+    calls = in_order(conversation.calls, as_shown)
+    assert len(results) == len(events) == len(calls)
+    for event, asked in zip(events, calls, strict=True):
         result, call = results[event["event_id"]], event["body"]
-        (returned,) = {
-            conversation.output(each)
-            for each in conversation.calls
-            if event["event_id"].endswith(each.id)  # Gemini CLI adds the tool
-            or (harness is CODEX and each.arguments.get("cmd") == call["arguments"].get("cmd"))
-        } or {None}
+        returned = conversation.output(asked)
+        if harness is CODEX and asked.arguments.get("cmd") != call["arguments"].get("cmd"):
+            returned = None
         if harness is CLAUDE:
             assert result["output"] == returned
         elif harness is MINI:
