@@ -17,7 +17,7 @@ from evaluation.tasks.spec import folder_of
 from evaluation.tasks.toml_reader import read_text
 from tests.arena.factories import judged_run
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CATEGORIES = {
     "Activation", "Convolution", "Fusion", "Index", "LinearAlgebra", "Loss", "Math",
     "MatrixMultiply", "Normalization", "Optimizer", "Pooling", "Quantization", "Random", "Reduce",

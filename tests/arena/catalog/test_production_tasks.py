@@ -51,7 +51,7 @@ def libraries() -> None:
 
 
 def test_families_of_architectures_have_the_names_of_those_of_operators() -> None:
-    folders = Path(__file__).resolve().parents[2] / "tasks"
+    folders = Path(__file__).resolve().parents[3] / "tasks"
     native = {
         family
         for name in find_operators(folders)

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from arena.accounts.models import User
 from arena.runs.live import feeds
-from tests.arena.live.test_feeds import joined, log, seqs_until
+from tests.arena.runs.live.test_feeds import joined, log, seqs_until
 from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = [

@@ -27,7 +27,7 @@ from tests.arena.independent_ranking import VERDICT_TO_VERDICT, Record, Speedup,
 
 pytestmark = pytest.mark.django_db
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PUBLISHED = ROOT / "benchmarks/published/h200.jsonl.xz"
 BY = ("seen", "unseen")
 

@@ -16,7 +16,7 @@ from arena.runs import services
 from arena.runs.models import Evaluation, Experiment, Run
 from arena.runs.standings import touch
 from tests.arena.factories import judge, judged_run, report
-from tests.arena.test_rankings_independent import lines, load  # noqa: F401  (a fixture)
+from tests.arena.leaderboard.test_rankings_independent import lines, load  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.django_db
 RUNS = "/api/v1/runs"
