@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from typing import Any
+
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db.models import Count, Q
@@ -12,7 +15,13 @@ from django.views.decorators.http import require_POST, require_safe
 from arena.accounts.auth import signed_in
 from arena.catalog.templatetags.figures import Scale
 from arena.errors import UserError
-from arena.leaderboard.experiment_summary import experiment_summary
+from arena.leaderboard import matrix
+from arena.leaderboard.experiment_summary import (
+    Cell,
+    ExperimentSummary,
+    TaskRow,
+    experiment_summary,
+)
 from arena.pages.board import scale_of
 from arena.runs import experiments
 from arena.runs.models import Run
@@ -52,6 +61,8 @@ def experiment(request: HttpRequest, slug: str) -> HttpResponse:
     summary = experiment_summary(runs, plan)
     rows = [row for each in summary.standings for row in each.ranking.rows]
     context = {
+        **_matrix(summary),
+        "active": experiments.cancellable(shown, request.user).count(),
         "interrupted": experiments.interrupted(shown, request.user).count(),
         "board_scale": scale_of(rows),
         "spent": any(row.tokens is not None or row.cost is not None for row in rows),
@@ -62,6 +73,48 @@ def experiment(request: HttpRequest, slug: str) -> HttpResponse:
         "scale": Scale.over(comparison.over for comparison in summary.comparisons),
     }
     return render(request, "experiment.html", context)
+
+
+def _matrix(summary: ExperimentSummary) -> dict[str, Any]:
+    """Return a line for each agent, with a cell for each task and device by category."""
+    several = len({row.hardware.pk for row in summary.rows}) > 1
+
+    def group(row: TaskRow) -> str:
+        category = row.task.operator.category
+        return f"{category}, {row.hardware.name}" if several else category
+
+    rows = sorted(summary.rows, key=lambda row: (row.hardware.name, group(row), row.task.slug))
+    return {
+        "groups": [(name, len(list(of))) for name, of in groupby(rows, key=group)],
+        "lines": [
+            {"agent": agent, "cells": [(_cell(row.cells[n]), row.task.slug) for row in rows]}
+            for n, agent in enumerate(summary.agents)
+        ],
+    }
+
+
+def _cell(of: Cell | None) -> matrix.Cell | None:
+    """Return what the matrix shows of the runs of a cell; the state of the last without speedup."""
+    if of is None:
+        return None
+    last = of.runs[-1]
+    speedup = of.speedup.speedup if of.speedup else None
+    return matrix.Cell(last.pk, speedup, last.status.capitalize())
+
+
+@require_POST
+def cancel_experiment(request: HttpRequest, slug: str) -> HttpResponse:
+    """Cancel the runs of an experiment that have not ended and that the user may cancel."""
+    if not request.user.is_authenticated:
+        return redirect("login")
+    found = get_object_or_404(experiments.visible_to(request.user), slug=slug)
+    try:
+        count = experiments.cancel_active(found, signed_in(request))
+    except UserError as error:
+        messages.error(request, error.text)
+    else:
+        messages.success(request, f"{count} run{'s' if count > 1 else ''} cancelled.")
+    return redirect("experiment", slug)
 
 
 @require_POST

@@ -61,6 +61,11 @@ urlpatterns = [
     path("experiments/", experiments.experiment_list, name="experiments"),
     path("experiments/<slug:slug>/", experiments.experiment, name="experiment"),
     path(
+        "experiments/<slug:slug>/cancel/",
+        experiments.cancel_experiment,
+        name="experiment-cancel",
+    ),
+    path(
         "experiments/<slug:slug>/continue/",
         experiments.continue_experiment,
         name="experiment-continue",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -20,7 +21,7 @@ from arena.accounts.models import User, Viewer
 from arena.audit.services import record_of_staff
 from arena.catalog.models import Hardware, Task
 from arena.catalog.services import vary_agent
-from arena.errors import CannotJudge, CannotWork, NotFound, UserError
+from arena.errors import CannotJudge, CannotWork, Conflict, NotFound, UserError
 from arena.runs import services
 from arena.runs.models import Experiment, Run, new_run_id
 from arena.runs.quotas import lock_owner
@@ -217,6 +218,29 @@ def continue_interrupted(experiment: Experiment, user: User) -> list[Run]:
     if not found:
         raise UserError("No run of this experiment waits to be continued.", "See its runs.")
     return found
+
+
+def cancel_active(experiment: Experiment, user: User) -> int:
+    """Cancel the runs that `user` may cancel, and return their number. Raises: Conflict for none.
+
+    One that ends meanwhile stays as it ended.
+    """
+    count = 0
+    for run in cancellable(experiment, user):
+        with suppress(Conflict):
+            services.cancel_run(run, user)
+            count += 1
+    if not count:
+        raise Conflict("No run of this experiment is yours to cancel.", "All of them have ended.")
+    return count
+
+
+def cancellable(experiment: Experiment, user: Viewer) -> QuerySet[Run]:
+    """Return the runs that have not ended and that `user` may cancel, oldest first."""
+    runs = experiment.runs.active().filter(cancel_requested=False).order_by("created_at")
+    if user.is_staff:
+        return runs
+    return runs.filter(owner=user.pk) if user.is_authenticated else runs.none()
 
 
 def interrupted(experiment: Experiment, user: Viewer | None = None) -> QuerySet[Run]:

@@ -94,6 +94,9 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     "compare": [("GET", "", PUBLIC), ("GET", "/compare/?run={run}", OWN)],
     "experiments": [("GET", "", PUBLIC)],
     "experiment": [("GET", "/experiments/private/", OWN)],
+    "experiment-cancel": [
+        ("POST", "/experiments/private/cancel/", "302 302 404 404 302 302"),
+    ],
     "experiment-continue": [
         ("POST", "/experiments/private/continue/", "302 302 404 404 302 302"),
     ],

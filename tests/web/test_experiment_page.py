@@ -1,0 +1,74 @@
+"""The page of an experiment: its matrix, and the button that cancels what has not ended."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+import pytest
+
+from arena.runs.models import Experiment, Run
+from tests.arena.factories import judged_run
+from tests.waiting import PATIENCE_SECONDS
+
+
+@pytest.fixture
+def experiment(db):
+    return Experiment.objects.create(slug="ab", title="A or B", plan={})
+
+
+@pytest.fixture
+def judged(task, hardware, experiment):
+    return partial(judged_run, hardware=hardware, experiment=experiment)
+
+
+@pytest.mark.django_db
+def test_matrix_has_a_cell_for_each_agent_and_task_that_leads_to_its_run(client, judged):
+    fast, slow = judged("new", "relu", 2.0), judged("old", "relu", 0.5)
+    failed, queued = judged("old", "gelu", status="failed"), judged("new", "gelu", status="queued")
+    page = client.get("/experiments/ab/").content.decode()
+    table = page.partition('<table class="matrix">')[2].partition("</table>")[0]
+    cells = dict(re.findall(r'<td><a href="/runs/(\w+)/" title="([^"]+)"', table))
+    assert cells == {
+        fast.pk: "relu/cpp-to-cpp: 2.00×",
+        slow.pk: "relu/cpp-to-cpp: 0.50×",
+        failed.pk: "gelu/cpp-to-cpp: Failed",
+        queued.pk: "gelu/cpp-to-cpp: Queued",
+    }
+    assert table.count("<b>F</b>") == table.count("<b>Q</b>") == table.count('class="slow"') == 1
+
+
+@pytest.mark.django_db
+def test_owner_cancels_the_runs_that_have_not_ended_and_no_others(
+    client, judged, alice, charlie, bob
+):
+    own = [judged("new", name, status="queued", owner=alice) for name in ("relu", "gelu")]
+    other = judged("old", "relu", status="queued", owner=charlie)
+    done = judged("old", "gelu", 2.0, owner=alice)
+    assert "Cancel" not in client.get("/experiments/ab/").content.decode()
+    client.force_login(alice)
+    assert ">Cancel 2 runs<" in client.get("/experiments/ab/").content.decode()
+    page = client.post("/experiments/ab/cancel/", follow=True).content.decode()
+    assert "2 runs cancelled." in page and '"message success"' in page
+    states = dict(Run.objects.values_list("pk", "status"))
+    assert [states[run.pk] for run in (*own, other, done)] == [
+        "cancelled", "cancelled", "queued", "passed",
+    ]  # fmt: skip
+    page = client.post("/experiments/ab/cancel/", follow=True).content.decode()
+    assert "No run of this experiment is yours to cancel." in page and '"message error"' in page
+    client.force_login(bob)
+    client.post("/experiments/ab/cancel/")
+    assert Run.objects.get(pk=other.pk).status == "cancelled", "staff cancel every run"
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_cell_of_the_matrix_opens_its_run(open_page, served_world, in_thread):
+    run = served_world.passed("rms_norm/cpp-to-cpp", "tuner", 2.1, rounds=1)
+    shown = Experiment.objects.create(slug="ab", title="A or B", plan={})
+    Run.objects.filter(pk=run.pk).update(experiment=shown)
+    for address in ("/experiments/ab/", "/leaderboard/parts/matrix/"):
+        page = open_page(address)
+        page.click(f".matrix a[href='/runs/{run.pk}/']", timeout=1000 * PATIENCE_SECONDS)
+        page.wait_for_selector(f"h1:has-text('{run.task_version.task.slug}')")
+        assert page.url.endswith(f"/runs/{run.pk}/") and page.console_errors == []
