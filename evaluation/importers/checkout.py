@@ -71,7 +71,10 @@ class Checkout:
         content = untrusted_files.read(self.root / path, MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise BadFile(f"has more than {MAX_FILE_BYTES >> 20} MiB")
-        if _blob(content, len(self.blobs[path])) != self.blobs[path]:
+        known, plain = self.blobs[path], content.replace(b"\r\n", b"\n")
+        if _blob(content, len(known)) != known:  # Git may have written other ends of lines
+            content = plain
+        if _blob(content, len(known)) != known:
             raise BadFile(
                 f"differs from the commit {self.commit[:12]}: run `git checkout -- '{path}'`"
             )
@@ -108,11 +111,26 @@ def _blob(content: bytes, digits: int) -> str:
     return hashlib.new(name, b"blob %d\0" % len(content) + content).hexdigest()
 
 
+def _folders_of_git(root: Path) -> list[str]:
+    """Return the folders outside a work tree or a submodule in which its commits are."""
+    try:
+        pointer = (root / ".git").read_text(encoding="utf-8")
+        folder = (root / pointer.removeprefix("gitdir:").strip()).resolve()
+        common = folder / "commondir"
+        shared = folder
+        if common.is_file():
+            shared = (folder / common.read_text(encoding="utf-8").strip()).resolve()
+        found = [folder, shared]
+        return [str(each) for each in found if (each / "HEAD").is_file()]
+    except (OSError, ValueError):  # a folder, as of a clone, or none
+        return []
+
+
 def _git(root: Path, *arguments: str) -> str:
     """Return the output of Git, which can write nothing and reach no network."""
     policy = Policy(
         features=isolation_features(),
-        readable=(str(root), sys.prefix),
+        readable=(str(root), sys.prefix, *_folders_of_git(root)),
         memory_bytes=2 << 30,
         processes=64,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from evaluation.errors import RequestError
 from evaluation.importers import outcome
 from evaluation.importers.checkout import Checkout
-from evaluation.importers.importer import LICENCE, import_suite
+from evaluation.importers.importer import LICENCE, chosen_problems, import_suite
 from evaluation.importers.suites import suites
 
 
@@ -34,6 +34,7 @@ def import_tasks(options: argparse.Namespace) -> int:
     checkout = Checkout.open(options.checkout, suite.repository)
     if not checkout.licence():
         raise RequestError(f"{checkout.root}: no licence was found; tasks need one to be shown")
+    chosen_problems(suite, checkout, options.only)  # before a licence that is long
     if not (options.into / suite.slug / LICENCE).is_file():
         print(f"{suite.title} comes under this licence:\n\n{checkout.licence().strip()}\n")
     found = import_suite(

@@ -25,6 +25,8 @@ SECONDS = 120
 """Processor time of one conversion."""
 MIN_SECONDS = 120.0
 """Time of a sandbox beside that of the conversions in it."""
+BUSY_FACTOR = 40
+"""Longest time of a conversion on a busy machine, in multiples of its processor time."""
 LIMITS = ResourceUsage(6, 256, 6 << 30, 1000, 256 << 20, 500)
 """Processes, threads, memory and files of the conversions in one sandbox."""
 MODULES = static_analysis.PURE_MODULES | {"torch"}
@@ -115,7 +117,7 @@ def run(
         completed = launch.run(
             [sys.executable, "-I", str(_SCRIPT), str(requests), str(work)],
             policy,
-            timeout=MIN_SECONDS + 6 * seconds * len(problems),
+            timeout=MIN_SECONDS + BUSY_FACTOR * seconds * len(problems),
             cwd=work,
             env={"TMPDIR": str(work), "HOME": str(work)},
             limits=LIMITS,

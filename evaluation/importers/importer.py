@@ -17,12 +17,13 @@ from evaluation.importers import convert
 from evaluation.importers.checkout import BadFile, Checkout
 from evaluation.importers.convert import Converted, Refused
 from evaluation.importers.files import Files
+from evaluation.importers.names import distinct
 from evaluation.importers.outcome import FIRST_CLASS, REFUSED, Import, Outcome
 from evaluation.importers.suites import Problem, Suite
 from evaluation.sandbox import untrusted_files
 from evaluation.sandbox.features import isolation_features
 
-VERSION = 2
+VERSION = 3
 """Version of the conversion; a new one converts unchanged problems again."""
 GROUP = 3
 """Problems that are converted in one sandbox."""
@@ -48,10 +49,7 @@ def import_suite(
 
     Raises: RequestError where there are no problems.
     """
-    problems = [p for p in suite.problems(checkout) if _chosen(p, only)]
-    if not problems:
-        what = f"match {only!r}" if only else f"are there; is it a checkout of {suite.repository}?"
-        raise RequestError(f"{checkout.root}: no problems of {suite.title} {what}")
+    problems = chosen_problems(suite, checkout, only)
     target = folder / suite.slug
     target.mkdir(parents=True, exist_ok=True)
     _write_text(target / LICENCE, checkout.licence())
@@ -75,7 +73,20 @@ def import_suite(
         checkout.commit,
         checkout.licence_name(),
         tuple(outcomes),
+        tuple(suite.unused(checkout)),
     )
+
+
+def chosen_problems(suite: Suite, checkout: Checkout, only: str = "") -> list[Problem]:
+    """Return the problems of a checkout that `only` matches, each with a name of its own.
+
+    Raises: RequestError where there are none.
+    """
+    problems = [p for p in distinct(suite.problems(checkout)) if _chosen(p, only)]
+    if not problems:
+        what = f"match {only!r}" if only else f"are there; is it a checkout of {suite.repository}?"
+        raise RequestError(f"{checkout.root}: no problems of {suite.title} {what}")
+    return problems
 
 
 def _chosen(problem: Problem, only: str) -> bool:

@@ -37,6 +37,8 @@ class Import:
     commit: str
     licence: str
     outcomes: tuple[Outcome, ...]
+    unused: tuple[str, ...] = ()
+    """Files without effect."""
 
     def counts(self) -> dict[str, int]:
         """Return the number of outcomes of each kind that occurs."""
@@ -73,7 +75,9 @@ class Import:
         written = Counter(outcome.written for outcome in self.outcomes if outcome.written)
         folders = ", ".join(f"{count} {word}" for word, count in sorted(written.items()))
         lines = [f"{self.title} at {self.commit[:12]}: {counts or 'no problems'}"]
-        return "\n".join([*lines, *([f"folders: {folders}"] if folders else [])])
+        lines += [f"folders: {folders}"] if folders else []
+        lines += [f"without effect: {path}: no problem has its name" for path in self.unused]
+        return "\n".join(lines)
 
 
 def row(outcome: Outcome) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,12 @@ class Checker:
             self._write()
 
     def _write(self) -> None:
+        """Write the task's files, which must be valid. Raises Unsupported."""
+        try:
+            compile(self.written.reference, "reference.py", "exec")
+            tomllib.loads(self.written.toml())
+        except (SyntaxError, ValueError) as error:
+            raise Unsupported(f"its task would not be valid: {error}") from error
         self.folder.mkdir(exist_ok=True)
         (self.folder / "task.toml").write_text(self.written.toml(), encoding="utf-8")
         (self.folder / "reference.py").write_text(self.written.reference, encoding="utf-8")

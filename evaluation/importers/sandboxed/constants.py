@@ -137,7 +137,18 @@ def _named(tree: ast.Module) -> ast.Module:
 
 
 def _single(node: ast.stmt) -> list[ast.stmt]:
-    """Return `a = 256` and `b = 256` for `a = b = 256`: each is a constant of its own."""
+    """Return `a = 256` and `b = 256` for `a = b = 256`: each is a constant of its own.
+
+    `a, b = 64, 192` becomes `a = 64` and `b = 192`.
+    """
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if (
+            len(names) == len(values)
+            and all(isinstance(name, ast.Name) for name in names)
+            and all(isinstance(value, ast.Constant) for value in values)
+        ):
+            pairs = zip(names, values, strict=True)
+            return [ast.copy_location(ast.Assign([name], value), node) for name, value in pairs]
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
         return [node]
     value = node.value.value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import math
 import re
@@ -19,8 +20,7 @@ MAX_FAN_IN = 256
 """Terms of a sum beyond which weights are not made smaller: small cases have fewer of them."""
 REFERENCE = '''\
 """{heading}
-"""
-
+"""{joined}
 {source}
 
 
@@ -101,6 +101,7 @@ def reference_source(
     body += [f"    return {run}"] if simple else [f"    return flat({run})"]
     text = REFERENCE.format(
         heading=_docstring(heading, call),
+        joined=_joined(source),
         source=source.strip("\n"),
         imports="\nfrom torch.func import functional_call\n" if weights else "",
         init="\n".join([*added, "", "", init]) if added else "\n" + init,
@@ -124,6 +125,19 @@ def reference_source(
     if problem.has_data:
         text += _cost(problem, general)
     return text
+
+
+def _joined(source: str) -> str:
+    """Return what stands between the heading and the problem.
+
+    An import of `__future__` can follow one docstring alone, so that of the problem becomes a part
+    of the heading.
+    """
+    body = ast.parse(source).body
+    future = any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in body)
+    starts_with_text = source.lstrip("\n")[:1] in "\"'rRuU"
+    own = ast.get_docstring(ast.parse(source)) is not None and starts_with_text
+    return " \\" if future and own else "\n"
 
 
 def _cost(problem: KernelBench, general: General) -> str:

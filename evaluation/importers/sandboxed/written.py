@@ -58,6 +58,8 @@ class Written:
     has_infinities: bool
     """True where the reference writes negative infinities."""
     case_mb: int = 24
+    case: str = "published"
+    """Name of the configuration that the problem was observed with."""
     input_families: tuple[str, ...] = ()
     precision: str = IEEE
 
@@ -75,10 +77,10 @@ class Written:
             lines += [f"{name} = {_text(text)}" for name, text in self.derived.items()]
         lines += ["", "[domain]", f"dtypes = {_list([self.dtype])}"]
         lines += [f"{name} = {text}" for name, text in self.domain.items()]
-        lines += ["", "[models]", f"published = {_table(self.published)}"]
+        lines += ["", "[models]", f"{self.case} = {_table(self.published)}"]
         lines += ["", "[limits]", f"case_mb = {self.case_mb}"]
         if self.gpu != self.published or self.gpu_cases:
-            name = "published" if self.gpu == self.published else "published-smaller"
+            name = self.case if self.gpu == self.published else f"{self.case}-smaller"
             models = {name: self.gpu, **self.gpu_cases}
             lines += ["", "[gpu.models]", *(f"{n} = {_table(m)}" for n, m in models.items())]
         if self.gpu_domain:
@@ -161,6 +163,7 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
         has_data=problem.has_data,
         has_infinities=problem.has_data and _INFINITY.search(source) is not None,
         # KernelBench compares with an error that TensorFloat-32 has.
+        case=asked.get("case", "published"),
         precision=TF32 if asked["form"] == "kernelbench" and dtype == "float32" else IEEE,
     )
 

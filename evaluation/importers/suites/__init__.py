@@ -12,7 +12,10 @@ from evaluation.importers.checkout import Checkout
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem of a suite: the name of its task, and the file that defines it."""
+    """One problem of a suite: the name of its task, and the file that defines it.
+
+    A suite gives any name; `importers.names` makes it one that no other problem has.
+    """
 
     name: str
     path: str
@@ -37,6 +40,8 @@ class Suite:
     problems: Callable[[Checkout], Sequence[Problem]]
     judged: Callable[[str], str] = str
     """Returns the part of a file that the judge runs, without the suite's tests."""
+    unused: Callable[[Checkout], Sequence[str]] = lambda _: ()
+    """Returns the files of a checkout that look like a problem's and have no effect."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Categories that are refused, with the reason."""
 

@@ -33,12 +33,12 @@ def problems(checkout: Checkout) -> list[Problem]:
             level = int(match["level"] or 1)
             category = category_of(_spaced(words)) if level == 1 else "Fusion"
             title = f"{words.replace('_', ' ')} (AgentKernelArena {match['kind']})"
-            name = f"aka_{_KINDS[match['kind']]}_{folder.lower()}"
-            found.append(Problem(_slug(name), path, title, level, category))
+            name = f"aka_{_KINDS[match['kind']]}_{folder}"
+            found.append(Problem(name, path, title, level, category))
         elif match := _RUNNER.fullmatch(path):
             words = match["folder"].removeprefix("triton_").replace("_", " ")
             title = f"{words} (AgentKernelArena triton2triton)"
-            name = _slug(f"aka_t2t_{match['folder'].removeprefix('triton_')}")
+            name = f"aka_t2t_{match['folder'].removeprefix('triton_')}"
             found.append(Problem(name, path, title, 2, category_of(words)))
     return found
 
@@ -46,10 +46,6 @@ def problems(checkout: Checkout) -> list[Problem]:
 def _spaced(words: str) -> str:
     """Return words apart: `FusedLeakyReLU` becomes `Fused Leaky ReLU`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", words)
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"\W+", "_", name)[:60].rstrip("_")
 
 
 SUITE = Suite(

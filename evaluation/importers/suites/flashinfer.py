@@ -14,7 +14,7 @@ from evaluation.importers.checkout import Checkout
 from evaluation.importers.suites import Problem, Suite
 
 _DEFINITION = re.compile(r"(?:.*/)?definitions/(?:.*/)?(?P<name>[^/]+)\.json")
-_WORKLOADS = re.compile(r"(?:.*/)?workloads/(?:.*/)?(?P<name>[^/.]+)(?:\.workload)?\.jsonl")
+_WORKLOADS = re.compile(r"(?:.*/)?workloads/(?:.*/)?(?P<name>[^/]+?)(?:\.workload)?\.jsonl")
 
 
 def problems(checkout: Checkout) -> list[Problem]:
@@ -26,10 +26,17 @@ def problems(checkout: Checkout) -> list[Problem]:
             words = re.sub(r"[\W_]+", " ", match["name"])
             kinds = {"gqa": "attention", "mla": "attention", "gdn": "fused", "moe": "fused"}
             kind = category_of(" ".join(kinds.get(word, word) for word in words.split()))
-            name = re.sub(r"\W+", "_", f"fi_{match['name']}".lower())[:60].rstrip("_")
+            name = f"fi_{match['name']}"
             title, cases = f"{words} (FlashInfer-Bench)", workloads.get(match["name"], "")
             found.append(Problem(name, path, title, 2, kind, cases))
     return found
+
+
+def unused(checkout: Checkout) -> list[str]:
+    """Return the files of workloads whose definition is not there."""
+    names = {m["name"] for path in checkout.blobs if (m := _DEFINITION.fullmatch(path))}
+    found = ((path, _WORKLOADS.fullmatch(path)) for path in sorted(checkout.blobs))
+    return [path for path, match in found if match and match["name"] not in names]
 
 
 def reference_of(source: str) -> str:
@@ -49,4 +56,5 @@ SUITE = Suite(
     score="fast_p: the share of workloads that are correct with a speedup above p",
     problems=problems,
     judged=reference_of,
+    unused=unused,
 )

@@ -23,7 +23,7 @@ def problems(checkout: Checkout) -> list[Problem]:
         if match := _PATH.fullmatch(path):
             words = re.sub(r"[\W_]+", " ", match["folder"].removesuffix("_py"))
             title = f"{words} (GPU MODE {match['set']})"
-            name = re.sub(r"\W+", "_", f"gm_{match['set']}_{words}".lower())[:60].rstrip("_")
+            name = f"gm_{match['set']}_{words}"
             source = f"{path.rpartition('/')[0]}/reference.py"
             found.append(Problem(name, source, title, 1, category_of(words), cases=path))
     return found

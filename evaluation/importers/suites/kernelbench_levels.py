@@ -23,7 +23,7 @@ def problems(checkout: Checkout, prefix: str = "kb", version: str = "KernelBench
             level, number, words = int(match[1]), int(match[2]), match[3].strip("_")
             category = category_of(words) if level == 1 else "Fusion"
             title = f"{words.replace('_', ' ')} ({version} {level}/{number})"
-            name = f"{prefix}{level}_{number}_{words.lower()}"[:60].rstrip("_")
+            name = f"{prefix}{level}_{number}_{words}"
             found.append((level, number, Problem(name, path, title, level, category)))
     return [problem for _, _, problem in sorted(found, key=lambda each: each[:2])]
 

@@ -19,7 +19,7 @@ def problems(checkout: Checkout) -> list[Problem]:
             category, name = match[1], match[2]
             title = f"{name.strip('_').replace('_', ' ')} (KernelBench-X)"
             level = 2 if category == "Fusion" else 1
-            slug = f"kbx_{name.strip('_').lower()}"[:60]
+            slug = f"kbx_{name.strip('_')}"
             found.append(Problem(slug, path, title, level, category))
     return found
 

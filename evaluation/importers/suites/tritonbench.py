@@ -21,7 +21,7 @@ def problems(checkout: Checkout) -> list[Problem]:
     for path in sorted(checkout.blobs):
         if match := _PATH.fullmatch(path):
             words = match[1].strip("_").replace("_", " ")
-            slug = f"tb_{match[1].strip('_').lower()}"[:60]
+            slug = f"tb_{match[1].strip('_')}"
             title = f"{words} (TritonBench-T)"
             found.append(Problem(slug, path, title, 1, category_of(words)))
     return found

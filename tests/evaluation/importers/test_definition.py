@@ -36,6 +36,7 @@ SCALED: dict[str, Any] = {
     "reference": "import torch\n\ndef run(x, factor):\n"
     "    assert x.shape[1] == 64\n    return {'y': x * factor}",
 }
+UNCHECKED = "import torch\n\ndef run(x, factor):\n    return {'y': x * factor}"
 SEGMENTS: dict[str, Any] = {
     **SCALED,
     "name": "segment_sum",
@@ -86,6 +87,28 @@ def test_offsets_increase_to_the_axis_that_a_constraint_names() -> None:
     assert found.published.outputs[0].shape == (6, 8)
 
 
+def test_bare_lines_and_axes_of_expressions_are_read() -> None:
+    width = {"type": "expr", "expression": "heads * depth"}
+    axes = {"rows": VAR, "heads": {"type": "const", "value": 4}, "depth": VAR, "width": width}
+    bare = json.dumps({"axes": {"rows": 32, "depth": 8}, "inputs": {}})
+    found = problem({**SCALED, "axes": axes, "reference": UNCHECKED}, bare)
+    assert found.published.tensors["x"].shape == (32, 32)
+    assert found.sizes.keys() == {"rows", "heads", "depth"}
+
+
+@pytest.mark.parametrize("text", ["__import__('os')", "rows ** rows", "unknown * 2", "width", "("])
+def test_expression_that_is_no_size_is_refused(text: str) -> None:
+    axes = {**SCALED["axes"], "width": {"type": "expr", "expression": text}}
+    with pytest.raises(Unsupported, match="axis width"):
+        problem({**SCALED, "axes": axes}, workload(rows=4))
+
+
+def test_definition_without_workloads_has_no_published_case() -> None:
+    files = Files(json.dumps(SCALED))
+    assert definition.case_name(files) == "chosen" and "no workload" in definition.flags(files)[0]
+    assert definition.flags(Files(files.source, workload(rows=2))) == []
+
+
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
@@ -128,6 +151,8 @@ def test_definitions_of_a_checkout_become_tasks(tmp_path: Path) -> None:
     assert (root / "fi_scaled_d64/cases.jsonl").read_text() == workload(rows=256)
     operator = load_task(root, "fi_scaled_d64", "torch-to-torch").operator
     assert operator.cases[0]["rows"] == 256
+    chosen = load_task(root, "fi_segment_sum", "torch-to-torch").operator
+    assert chosen.cases[0].name == "chosen"
     assert "width" not in operator.domain.symbols  # the reference asserts it
     x = torch.ones(3, 64, dtype=torch.float64)
     assert torch.equal(operator.module().exact(x=x, factor=2.0), 2 * x)

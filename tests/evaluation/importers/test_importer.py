@@ -39,6 +39,30 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+FUTURE = "from __future__ import annotations\n\n"
+TUPLE = """import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.norm = nn.LayerNorm(features)
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+batch, features = 64, 192
+
+
+def get_inputs():
+    return [torch.rand(batch, features)]
+
+
+def get_init_inputs():
+    return [features]
+"""
 SUITE = suites()["kernelbench"]
 
 
@@ -60,6 +84,8 @@ def checkout(tmp_path_factory) -> Path:
         path_of(7, "Edited"): SCALED,
         path_of(8, "Missing"): SCALED,
         path_of(19, "ReLU"): HOSTILE.format(path=root.parent / "escaped"),
+        path_of(10, "Future"): f'"""A file with words of its own."""\n{FUTURE}{SCALED}',
+        path_of(11, "Tuple"): TUPLE,
         path_of(9, "Again"): SCALED.replace('    """Scales the columns."""\n\n', ""),
         "KernelBench/level4/1_Hub.py": SCALED,
     }
@@ -88,13 +114,20 @@ def test_import_of_good_problems_gives_tasks(first, checkout, target):
     assert [name for name, kind in kinds.items() if kind == FIRST_CLASS] == [
         "kb1_1_scaled",
         "kb1_9_again",
+        "kb1_10_future",
+        "kb1_11_tuple",
     ]
-    assert len(first.outcomes) == 10  # level 4 is left out
+    assert len(first.outcomes) == 12  # level 4 is left out
     task = load_task(target / "kernelbench", "kb1_1_scaled", "torch-to-torch", "cpu")
     assert [a.name for a in task.operator.arguments] == ["x", "weight", "out"]
     assert "Scales the columns." in task.operator.prompt
     again = load_task(target / "kernelbench", "kb1_9_again", "torch-to-torch", "cpu")
     assert again.operator.prompt.count("\n\n") == 1, "it has none of PyTorch's own class"
+    future = load_task(target / "kernelbench", "kb1_10_future", "torch-to-torch", "cpu")
+    assert "Future" in future.operator.prompt
+    assert "words of its own" in future.operator.prompt
+    both = load_task(target / "kernelbench", "kb1_11_tuple", "torch-to-torch", "cpu")
+    assert {"batch", "features"} <= set(both.operator.domain.symbols)
 
 
 def test_import_keeps_the_file_with_its_origin(first, checkout, target):
@@ -128,9 +161,13 @@ def test_import_refuses_a_problem_with_its_reason(first, checkout, number, words
 def test_import_finds_the_same_computation_by_its_fingerprint(first):
     table = first.to_json()
     assert duplicates([table]) == {
-        first.outcomes[0].fingerprint: ["kernelbench/kb1_1_scaled", "kernelbench/kb1_9_again"]
+        first.outcomes[0].fingerprint: [
+            "kernelbench/kb1_1_scaled",
+            "kernelbench/kb1_9_again",
+            "kernelbench/kb1_10_future",
+        ]
     }
-    assert table["counts"] == {"problems": 10, FIRST_CLASS: 2, REFUSED: 8}
+    assert table["counts"] == {"problems": 12, FIRST_CLASS: 4, REFUSED: 8}
 
 
 def test_second_import_changes_nothing(first, checkout, target):
@@ -166,6 +203,17 @@ def test_import_of_another_folder_is_refused_with_a_remedy(tmp_path):
     commit(tmp_path, {"LICENSE": LICENCE})
     with pytest.raises(RequestError, match="is it a checkout of https"):
         import_suite(SUITE, Checkout.open(tmp_path, ""), tmp_path / "imported")
+
+
+def test_command_that_finds_no_problem_shows_no_licence(tmp_path, capsys):
+    checkout = tmp_path / "suite"
+    commit(checkout, {"LICENSE": LICENCE})
+    options = command.argparse.Namespace(
+        suite="kernelbench", checkout=checkout, into=tmp_path / "imported", only="", table=None
+    )
+    with pytest.raises(RequestError, match="no problems"):
+        command.import_tasks(options)
+    assert capsys.readouterr().out == ""
 
 
 def test_command_shows_the_licence_once(tmp_path, capsys):

@@ -29,6 +29,7 @@ SIZE = 128
 SCALAR = 0.125
 """Value of a number that no workload gives, such as the scale of a softmax."""
 MAX_SECONDS = 0.05
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _SUM = re.compile(r"(\w+) == (\w+) \+ (\d+)")
 _TOTAL = re.compile(r"(\w+) == (\w+)\[-1\](?:\.item\(\))?")
 
@@ -37,7 +38,7 @@ def sources(files: Files, name: str) -> Iterator[str]:
     """Yield the problem of the largest workload that takes a moment. Raises Unsupported."""
     definition = _Definition(json.loads(files.source))
     lines = filter(None, map(str.strip, files.cases.splitlines()))
-    workloads = [json.loads(line)["workload"] for line in lines] or [{"axes": {}, "inputs": {}}]
+    workloads = [_workload(json.loads(line)) for line in lines] or [{"axes": {}, "inputs": {}}]
     known = {json.dumps(w["axes"], sort_keys=True): w for w in workloads}
     chosen = ""
     cases: dict[str, Any] = {}
@@ -48,6 +49,24 @@ def sources(files: Files, name: str) -> Iterator[str]:
         chosen, cases[f"workload-{len(cases) + 1}"] = text, workload
     *others, (_, largest) = cases.items()
     yield definition.text(largest, {n: definition.axes(w) for n, w in others})
+
+
+def _workload(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the axes and inputs of a line, which may have them in a field of their own."""
+    found = line.get("workload", line)
+    return {"axes": found.get("axes") or {}, "inputs": found.get("inputs") or {}}
+
+
+def case_name(files: Files) -> str:
+    """Return the name of the case whose sizes the problem was observed with."""
+    return "published" if files.cases.strip() else "chosen"
+
+
+def flags(files: Files) -> list[str]:
+    """Return what a reader of the task must know of its cases."""
+    if case_name(files) == "published":
+        return []
+    return ["no workload was found: the sizes of the case `chosen` are the importer's"]
 
 
 def _seconds(text: str) -> float:
@@ -77,16 +96,21 @@ class _Definition:
             raise Unsupported(f"{RUN}() takes {unknown[0]}, which is no input")
         self._inputs = {name: found["inputs"][name] for name in taken}
         constraints = [str(text).strip() for text in found.get("constraints") or ()]
-        self._sums = [m.groups() for t in constraints if (m := _SUM.fullmatch(t))]
+        sums = [m.groups() for t in constraints if (m := _SUM.fullmatch(t))]
         self._totals = {m[2]: m[1] for t in constraints if (m := _TOTAL.fullmatch(t))}
+        self._follow = {total: f"{part} + {more}" for total, part, more in sums}
+        self._follow |= {
+            name: _expression(name, axis, found["axes"])
+            for name, axis in found["axes"].items()
+            if axis.get("type") == "expr"
+        }
 
     def axes(self, workload: Mapping[str, Any]) -> dict[str, object]:
         """Return the sizes of all axes for a workload, without those that follow from others."""
-        follow = {total for total, _, _ in self._sums}
         return {
             name: axis.get("value") or workload["axes"].get(name, SIZE)
             for name, axis in self._found["axes"].items()
-            if name not in follow
+            if name not in self._follow
         }
 
     def text(self, workload: Mapping[str, Any], cases: Mapping[str, Mapping[str, object]]) -> str:
@@ -112,12 +136,23 @@ class _Definition:
             constants=axes,
             cases=cases,
             inputs=[
-                *(f"{a} = {b} + {c}" for a, b, c in self._sums),
+                *(f"{name} = {text}" for name, text in self._ordered()),
                 f"return [{', '.join(given)}]",
             ],
             init_inputs=["return []"],
         )
         return str(problem)
+
+    def _ordered(self) -> list[tuple[str, str]]:
+        """Return the axes that follow from others, each after those that it uses."""
+        found: list[tuple[str, str]] = []
+        left = dict(self._follow)
+        while left:
+            ready = [n for n, text in left.items() if not left.keys() & set(_NAME.findall(text))]
+            if not ready:
+                raise Unsupported(f"the axis {next(iter(left))} follows from itself")
+            found += [(name, left.pop(name)) for name in ready]
+        return found
 
     def _drawn(self, name: str, source: Mapping[str, Any], axes: Mapping[str, object]) -> str:
         """Return the expression of an input. Raises Unsupported."""
@@ -149,3 +184,24 @@ class _Definition:
         total = self._totals[name]
         inner = f"torch.randint(0, {total} + 1, ({length} - 2,)).sort().values"
         return f"torch.cat([torch.zeros(1), {inner}, torch.full((1,), {total})]).to({dtype})"
+
+
+_OPERATIONS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
+
+
+def _expression(name: str, axis: Mapping[str, Any], axes: Mapping[str, Any]) -> str:
+    """Return the expression of an axis that follows from others. Raises Unsupported."""
+    text = str(axis.get("expression", axis.get("expr", axis.get("value", ""))))
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError:
+        raise Unsupported(f"the axis {name} is no expression: {text[:80]}") from None
+    for node in ast.walk(tree.body):
+        plain = isinstance(node, ast.Constant) and type(node.value) is int
+        known = isinstance(node, ast.Name) and node.id in axes
+        binary = isinstance(node, ast.BinOp | ast.operator | ast.expr_context)
+        if not (plain or known or binary) or (
+            isinstance(node, ast.BinOp) and not isinstance(node.op, _OPERATIONS)
+        ):
+            raise Unsupported(f"the axis {name} is more than sums and products: {text[:80]}")
+    return ast.unparse(tree)
