@@ -53,7 +53,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     # name of the URL: (method, path after format, statuses); "" is reverse() without arguments
     "home": [("GET", "", PUBLIC)],
     "healthz": [("GET", "", PUBLIC)],
-    "readyz": [("GET", "", "503 503 503 503 503 503")],  # the tests' address of the queue is closed
+    "readyz": [("POST", "", "405 405 405 405 405 405")],
     "metrics": [("GET", "", "401 401 401 401 200 401")],
     "leaderboard": [("GET", "", PUBLIC)],
     "leaderboard-csv": [("GET", "/leaderboard.csv", PUBLIC)],
