@@ -1,6 +1,6 @@
 """Client of an arena's API: submit kernels, follow runs, bring an agent of your own.
 
-It needs Python 3.11 and nothing else, so a copy of this folder is enough.
+It needs Python 3.10 and nothing else, so a copy of this folder is enough.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Literal, cast
 from arena_client.types import (
     BudgetIn,
     EventIn,
+    HardwareOut,
     ProgressOut,
     RewardOut,
     RunDetail,
@@ -82,6 +83,10 @@ class Arena:
             hint = f"Set ARENA_URL to an address such as {DEFAULT_URL}."
             message = f"{self.url} is not the address of an arena."
             raise ArenaError(BAD_REQUEST, {"code": "url", "message": message, "hint": hint})
+
+    def hardware(self) -> list[HardwareOut]:
+        """Return the devices on which kernels can be judged now."""
+        return cast(list[HardwareOut], self._call("/hardware"))
 
     def tasks(self) -> list[TaskOut]:
         return cast("list[TaskOut]", self._call("/tasks"))

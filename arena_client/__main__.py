@@ -11,6 +11,19 @@ from arena_client import Arena, ArenaError
 from arena_client.types import Interval, RunDetail
 
 PASSED, NOT_PASSED, USAGE, FAULT = 0, 1, 2, 3
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "submit": ("--final", "--public", "--hardware", "--label", "--no-wait"),
+    "watch": (),
+    "download": (),
+    "completion": (),
+}
+_BASH = """\
+_arena() {
+    COMPREPLY=($(arena complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2> /dev/null))
+}
+complete -o default -F _arena arena"""
+COMPLETIONS = {"bash": _BASH, "zsh": f"autoload -U +X bashcompinit && bashcompinit\n{_BASH}"}
+"""What a shell evaluates: `eval "$(arena completion bash)"`."""
 MAX_SOURCE_BYTES = 1_000_000
 """Limit of an arena on the source of a kernel."""
 
@@ -57,7 +70,38 @@ def _parser() -> argparse.ArgumentParser:
     download.add_argument("run")
     download.add_argument("folder", type=Path, nargs="?", help="named for the run by default")
     download.set_defaults(command=_download)
+
+    completion = commands.add_parser("completion", help="print what completes arguments in a shell")
+    completion.add_argument("shell", choices=COMPLETIONS, help="eval it in the shell's settings")
+    completion.set_defaults(
+        command=lambda arena, chosen: print(COMPLETIONS[chosen.shell]) or PASSED
+    )
+    complete = commands.add_parser("complete")  # without help: for the shell
+    complete.add_argument("words", nargs=argparse.REMAINDER)
+    complete.set_defaults(command=_complete)
     return parser
+
+
+def _complete(arena: Arena, chosen: argparse.Namespace) -> int:
+    """Print what the last of the words can be; nothing where the shell completes files."""
+    *before, last = [word for word in chosen.words if word != "--"] or [""]
+    for each in _candidates(arena, before, last):
+        if each.startswith(last):
+            print(each)
+    return PASSED
+
+
+def _candidates(arena: Arena, before: list[str], last: str) -> list[str]:
+    if not before:
+        return [*COMMANDS]
+    if last.startswith("-"):
+        return [*COMMANDS.get(before[0], ())]
+    if before[-1] == "--hardware":
+        return [device["slug"] for device in arena.hardware()]
+    if before[0] == "completion":
+        return [*COMPLETIONS]
+    named = [word for word in before[1:] if not word.startswith("-")]
+    return [task["slug"] for task in arena.tasks()] if before[0] == "submit" and not named else []
 
 
 def _submit(arena: Arena, chosen: argparse.Namespace) -> int:

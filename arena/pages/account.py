@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from arena.accounts.auth import signed_in
 from arena.accounts.forms import TokenForm
 from arena.catalog.templatetags.figures import Scale
+from arena.pages.client import lines
 from arena.runs.models import Run
 from arena.runs.quotas import quotas_of
 from arena.runs.waiting import waiting_of
@@ -38,6 +39,7 @@ def account(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "secret": secret,
+        "client": lines(request),
         "tokens": live,
         "old_tokens": user.tokens.exclude(pk__in=live.values("pk"))[:MAX_OLD_TOKENS],
         "roles": user.groups.values_list("name", flat=True),

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_http_methods
 from arena.accounts.auth import signed_in
 from arena.catalog.models import Task
 from arena.errors import UserError
+from arena.pages.client import lines
 from arena.runs import services
 from arena.runs.quotas import quotas_of
 from arena.runs.submit_form import SubmitForm
@@ -35,6 +36,7 @@ def submit(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "quotas": quotas_of(user),
+        "client": lines(request),
         "named": Task.objects.runnable().by_slug(named).select_related("operator").first(),
     }
     return render(request, "submit.html", context, status=422 if form.errors else 200)

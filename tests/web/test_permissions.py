@@ -52,6 +52,7 @@ NEVER = "404 404 404 404 404 404"
 PAGES: dict[str, list[tuple[str, str, str]]] = {
     # name of the URL: (method, path after format, statuses); "" is reverse() without arguments
     "home": [("GET", "", PUBLIC)],
+    "client": [("GET", "/client/none.whl", NEVER)],
     "healthz": [("GET", "", PUBLIC)],
     "readyz": [("POST", "", "405 405 405 405 405 405")],
     "metrics": [("GET", "", "401 401 401 401 200 401")],
