@@ -28,6 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(command=_arena)
     commands = parser.add_subparsers(metavar="command")
     sync = commands.add_parser("sync", help="read tasks and agents into the catalog")
+    sync.add_argument("--force", action="store_true", help="also where another checkout does it")
     sync.set_defaults(command=_sync)
     worker = commands.add_parser("worker", help="execute messages of queues")
     queues = worker.add_mutually_exclusive_group(required=True)
@@ -66,9 +67,14 @@ def _sync(options: argparse.Namespace) -> int:
     import django
 
     django.setup()
+    from arena.errors import Conflict
     from runners.catalog import sync
 
-    report = sync()
+    try:
+        report = sync(options.force)
+    except Conflict as refused:
+        print(f"sync: {refused.text}", file=sys.stderr)
+        return 1
     for change in ("added", "changed", "missing", "curated"):
         for slug in getattr(report, change):
             print(f"{change}: {slug}")

@@ -11,6 +11,7 @@ from pydantic import PydanticUserError
 
 from arena.audit.services import record
 from arena.catalog.agent_settings import problems_text, schema_problem, settings_problems
+from arena.catalog.checkouts import claim_catalog
 from arena.catalog.models import Agent
 from arena.catalog.services import (
     AgentSpec,
@@ -24,8 +25,12 @@ from arena.catalog.services import (
 from runners.agents import BadAgent, Spec, harness, load, names, path_of, settings_schema
 
 
-def sync() -> SyncReport:
-    """Sync everything; report task folders and agent modules that are left out as problems."""
+def sync(force: bool = False) -> SyncReport:
+    """Sync everything; report task folders and agent modules that are left out as problems.
+
+    Raises: Conflict where another checkout writes the catalogue, unless forced.
+    """
+    claim_catalog(force)
     adapters, problems = _adapters()
     sync_agents(
         AgentSpec(adapter=adapter, **asdict(spec))

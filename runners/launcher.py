@@ -183,11 +183,15 @@ class Launcher:
         from django.db import connection
 
         from arena.catalog.models import Agent, Task
+        from arena.errors import Conflict
         from runners.catalog import sync
 
         call_command("migrate", verbosity=0, interactive=False)
-        for problem in sync().problems:
-            self._print(f"left out: {problem}")
+        try:
+            for problem in sync().problems:
+                self._print(f"left out: {problem}")
+        except Conflict as refused:
+            self._print(f"the catalogue stays as it is: {refused.text}")
         tasks, agents = Task.objects.runnable().count(), Agent.objects.filter(active=True).count()
         self._print(f"the database is ready: {tasks} tasks, {agents} agents")
         connection.close()

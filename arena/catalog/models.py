@@ -466,3 +466,15 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class CatalogSync(models.Model):
+    """The checkout that wrote the catalogue last: one row."""
+
+    checkout = models.CharField(max_length=32)
+    machine = models.CharField(max_length=200)
+    judge_version = models.CharField(max_length=50)
+    at = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return f"{self.machine}, judge {self.judge_version}"

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from django.db import DatabaseError, connection
-from django.db.migrations.executor import MigrationExecutor
 from django.db.models import Count, Min
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -22,6 +20,7 @@ from prometheus_client.registry import Collector
 from arena import queue
 from arena.accounts.auth import TokenAuth
 from arena.accounts.models import Scope
+from arena.catalog.checkouts import schema_problem
 from arena.catalog.models import Hardware, Worker
 from arena.errors import UserError
 from arena.leases import database_time
@@ -41,20 +40,11 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
     """Answer 200 when the database, its tables and the queue are there, else 503 and why."""
-    problems = {"database": _database_problem(), "queue": _queue_problem()}
+    problems = {"database": schema_problem(), "queue": _queue_problem()}
     missing = {name: text for name, text in problems.items() if text}
     return JsonResponse(
         {"ready": not missing, **missing}, status=503 if missing else 200, headers=NO_STORE
     )
-
-
-def _database_problem() -> str:
-    try:
-        executor = MigrationExecutor(connection)
-        plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    except DatabaseError as error:
-        return f"unreachable: {type(error).__name__}"
-    return f"{len(plan)} migrations are missing: run `manage.py migrate`" if plan else ""
 
 
 def _queue_problem() -> str:

@@ -20,6 +20,7 @@ from dramatiq import Worker as Consumer
 
 from arena import queue
 from arena.catalog import services as catalog
+from arena.catalog.checkouts import judge_problem, schema_problem
 from arena.catalog.models import Hardware, Worker
 from arena.leases import machine_of
 from arena.runs import services as runs
@@ -34,6 +35,7 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 5.0
 CAPABILITIES_SECONDS = 30.0
 """Interval at which a worker that runs agents looks for their harnesses and keys."""
+SCHEMA_SECONDS = 60.0
 IDLE_POLL_MS = 300
 SHUTDOWN_MS = 10_000
 DRAIN_SECONDS = 0.5
@@ -160,12 +162,30 @@ def poll(*duties: Duty, reap: Callable[[], int] = runs.reap, problem: str = "") 
 
 def _problem(duties: Sequence[Duty]) -> str:
     """Return why this machine should take no work; empty if it is fit."""
-    found = health.clock_problem() or health.disk_problem(settings.ARENA_HOME)
+    found = (
+        health.clock_problem()
+        or health.disk_problem(settings.ARENA_HOME)
+        or judge_problem()
+        or _schema_problem()
+    )
     if found or not health.here.breaks:
         return found
     queues = {name for duty in duties for name in duty.queues}
     machines = {machine_of(each.name) for name in queues for each in Worker.objects.serving(name)}
     return health.here.breaks if machines - {socket.gethostname()} else ""
+
+
+_schema = -SCHEMA_SECONDS, ""
+"""Time of the last look at the tables, and what it found."""
+
+
+def _schema_problem() -> str:
+    """Return what the last look at the tables found, which takes a tenth of a second."""
+    global _schema
+    now = time.monotonic()
+    if now - _schema[0] >= SCHEMA_SECONDS:
+        _schema = now, schema_problem()
+    return _schema[1]
 
 
 _logged = ""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from arena.catalog import services as catalog
-from arena.catalog.models import Worker
+from arena.catalog.models import CatalogSync, Worker
 from runners.worker import health, worker
 from runners.worker.health import MAX_BROKEN, MIN_FREE_BYTES, Health
 
@@ -76,3 +76,11 @@ def test_poll_after_breaks_takes_no_work_where_another_machine_does() -> None:
         assert "no space left" in worker.poll(duty, reap=lambda: 0)
     finally:
         health.here.judged()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_poll_with_another_judge_than_the_catalogues_takes_no_work() -> None:
+    duty = worker.Duty(("build",))
+    CatalogSync.objects.create(checkout="a", machine="a", judge_version="999")
+    assert "of version 999: update the older checkout" in worker.poll(duty, reap=lambda: 0)
+    assert Worker.objects.queues() == set()
