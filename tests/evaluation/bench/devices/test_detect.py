@@ -200,3 +200,19 @@ def test_every_vendor_returns_devices_of_its_kind_and_their_state(folder: Path) 
         for found in vendor.devices(folder):
             assert found.kind == vendor.KIND
             assert isinstance(vendor.state(found), dict)
+
+
+def test_machine_name_tells_machines_apart_and_not_their_identity(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_text("4c5d8a01\n")
+    other.write_text("4c5d8a02\n")
+    names = [detect.machine_name(path) for path in (one, one, other)]
+    assert names[0] == names[1] != names[2] and "4c5d8a01" not in names[0]
+    container = tmp_path / "nothing"
+    assert detect.machine_name(container, lambda: "a") != detect.machine_name(
+        container, lambda: "b"
+    )
+
+
+def test_fingerprint_of_a_verdict_names_its_machine(folder: Path) -> None:
+    assert detect.fingerprint("cpu", folder)["machine"] == detect.machine_name()
