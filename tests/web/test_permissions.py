@@ -35,6 +35,7 @@ from arena.runs.routing import websocket_urls
 from tests.arena.factories import LEASE, finished
 from tests.arena.published import load_claims, one_of_each_outcome
 from tests.arena.talk import communicator
+from tests.conftest import UNREACHABLE_REDIS
 from tests.waiting import PATIENCE_SECONDS
 
 ACTORS = ("anonymous", "owner", "other", "reviewer", "staff", "scopeless")
@@ -54,7 +55,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     "home": [("GET", "", PUBLIC)],
     "client": [("GET", "/client/none.whl", NEVER)],
     "healthz": [("GET", "", PUBLIC)],
-    "readyz": [("POST", "", "405 405 405 405 405 405")],
+    "readyz": [("GET", "", "503 503 503 503 503 503")],  # the queue is unreachable here
     "metrics": [("GET", "", "401 401 401 401 200 401")],
     "leaderboard": [("GET", "", PUBLIC)],
     "leaderboard-csv": [("GET", "/leaderboard.csv", PUBLIC)],
@@ -228,9 +229,10 @@ SOCKETS: dict[str, list[tuple[str, str]]] = {
 
 @pytest.fixture
 def world(
-    task: Any, start: Any, alice: Any, bob: Any, charlie: Any, tmp_path: Path
+    task: Any, start: Any, alice: Any, bob: Any, charlie: Any, tmp_path: Path, settings: Any
 ) -> Iterator[Any]:
     """Build private rows of Alice and a draft task, and return what the paths name."""
+    settings.REDIS_URL = UNREACHABLE_REDIS
     cache.clear()
     Harness.objects.create(name="tuner", title="Tuner")
     secret = Operator.objects.create(
