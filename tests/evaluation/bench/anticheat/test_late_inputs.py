@@ -324,6 +324,10 @@ def test_window_of_one_or_two_launches_has_no_late_inputs(ring: BufferRing, laun
     assert isinstance(observation, Observation)
 
 
+MANY = 1000
+"""Windows within which a process that computes ahead is rejected, however busy the machine is."""
+
+
 @pytest.mark.parametrize(("source", "rejected"), [(HONEST, False), (AHEAD, True)])
 def test_windows_of_a_real_process_reject_launches_computed_ahead(
     source: str, rejected: bool, fork_server: ForkServer, cache: Path, tmp_path: Path
@@ -337,7 +341,8 @@ def test_windows_of_a_real_process_reject_launches_computed_ahead(
             SLOWLY + source, "cpp", fork_server, HostMemory(), cache, tmp_path, observe
         ) as timer,
     ):
-        assert all(timer.window() > 0 for _ in range(20))
+        # On a busy machine few late inputs come in time, and the others decide nothing.
+        assert all(timer.window() > 0 for _ in range(MANY if rejected else 20))
 
 
 def test_window_checks_are_freed_without_a_collection(ring: BufferRing) -> None:
