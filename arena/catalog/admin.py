@@ -15,6 +15,7 @@ from django.utils.html import format_html
 from arena.admin import ReadOnlyAdmin
 from arena.catalog.models import (
     Agent,
+    CatalogSync,
     Hardware,
     Harness,
     Operator,
@@ -196,7 +197,16 @@ class HardwareAdmin(ReadOnlyAdmin):
 
 @admin.register(Worker)
 class WorkerAdmin(ReadOnlyAdmin):
-    list_display = ["name", "hardware", "queues", "pid", "live", "started_at", "last_seen_at"]
+    list_display = [
+        "name",
+        "hardware",
+        "queues",
+        "pid",
+        "live",
+        "problem",
+        "started_at",
+        "last_seen_at",
+    ]
     list_filter = ["hardware"]
     list_select_related = ["hardware"]
     search_fields = ["name"]
@@ -204,3 +214,8 @@ class WorkerAdmin(ReadOnlyAdmin):
     @admin.display(boolean=True)
     def live(self, worker: Worker) -> bool:
         return worker.live
+
+
+@admin.register(CatalogSync)
+class CatalogSyncAdmin(ReadOnlyAdmin):
+    list_display = ["machine", "checkout", "judge_version", "at"]
