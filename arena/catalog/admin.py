@@ -219,3 +219,4 @@ class WorkerAdmin(ReadOnlyAdmin):
 @admin.register(CatalogSync)
 class CatalogSyncAdmin(ReadOnlyAdmin):
     list_display = ["machine", "checkout", "judge_version", "at"]
+    search_fields = ["machine"]

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from arena.accounts.models import ApiToken, User
-from arena.catalog.models import Agent, Harness, Task, TaskFolder, TaskVersion, Worker
+from arena.catalog.models import Agent, CatalogSync, Harness, Task, TaskFolder, TaskVersion, Worker
 from arena.curation import drafts, rejudging
 from arena.curation.models import Check, CheckStep, Draft, Review
 from arena.curation.rejudging_filters import Filters
@@ -50,6 +50,7 @@ def rows(root, start, bob, tmp_path) -> None:
     run = finished(start(owner=root, experiment=experiment))
     ApiToken.issue(root, "t", ["read"])
     Harness.objects.create(name="h", title="H")
+    CatalogSync.objects.create(machine="relu", checkout="a", judge_version="7")
     Worker.objects.create(name="w", hardware=run.hardware, queues=["none"], pid=1)
     TaskFolder.objects.create(operator="relu", content_hash="c" * 64, files={})
     Blob.objects.create(sha256="d" * 64, size=1, content="x")
