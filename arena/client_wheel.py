@@ -9,12 +9,12 @@ import base64
 import functools
 import hashlib
 import io
+import tomllib
 import zipfile
 from dataclasses import dataclass
 
 from django.conf import settings
 
-RELEASE = "0.1.0"
 DISTRIBUTION = "kernel_arena_client"
 PYTHON = ">=3.10"
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -35,7 +35,8 @@ def wheel() -> Wheel:
     folder = settings.BASE_DIR / "arena_client"
     files = {f"arena_client/{path.name}": path.read_bytes() for path in sorted(folder.glob("*.py"))}
     digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:8]
-    version = f"{RELEASE}+{digest}"
+    project = tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text(encoding="utf-8"))
+    version = f"{project['project']['version']}+{digest}"
     about = f"{DISTRIBUTION}-{version}.dist-info"
     files |= {
         f"{about}/METADATA": (

@@ -23,7 +23,7 @@ _arena() {
 }
 complete -o default -F _arena arena"""
 COMPLETIONS = {"bash": _BASH, "zsh": f"autoload -U +X bashcompinit && bashcompinit\n{_BASH}"}
-"""What a shell evaluates: `eval "$(arena completion bash)"`."""
+"""Settings of a shell, for `eval "$(arena completion bash)"`."""
 MAX_SOURCE_BYTES = 1_000_000
 """Limit of an arena on the source of a kernel."""
 

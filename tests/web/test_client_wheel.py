@@ -13,6 +13,7 @@ import pytest
 
 from arena.accounts.models import User
 from arena.client_wheel import wheel
+from arena_client.__main__ import COMMANDS
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +105,12 @@ def test_completion_in_bash_offers_the_commands(installed):
     """
     said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert said.stdout.split() == ["download"], said.stderr
+
+
+@pytest.mark.parametrize("command", [*COMMANDS])
+def test_completion_knows_the_options_of_each_command(installed, command):
+    said = subprocess.run(
+        [installed, command, "--help"], capture_output=True, text=True, check=True
+    )
+    options = {*re.findall(r"--[a-z][a-z-]*", said.stdout)} - {"--help"}
+    assert options == {*COMMANDS[command]}
