@@ -23,7 +23,7 @@ from arena.runs import services
 from arena.runs.models import Evaluation
 from arena.runs.states import EvaluationStatus, Scope
 from evaluation.code.building import nvcc
-from evaluation.types import GateResult, Profile, Report, from_json
+from evaluation.types import GateResult, Profile, Report, Verdict, from_json
 from runners.process.supervisor import Child, Ended, Ending
 from runners.worker import health
 from runners.worker.bench import Bench, OnLines, beside_processor, here, taken
@@ -110,17 +110,20 @@ def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None
             partial(services.record_gate, evaluation_id, lease),
             Release(settings.FINAL_STEP_SECONDS if evaluation.scope == Scope.FINAL else 0.0),
         ).carry_out()
-    except JudgeBroke as broke:
-        logger.warning("evaluation %s, %s: %s", evaluation_id, stage.name, broke)
-        if not is_interruption(broke):
-            health.here.broke(evaluation_id, str(broke))
-        services.break_evaluation(evaluation_id, lease, str(broke), is_interruption(broke))
     except Exception as error:
-        text = f"{type(error).__name__}: {error}"
+        known = isinstance(error, JudgeBroke)
+        text = str(error) if known else f"{type(error).__name__}: {error}"
+        logger.warning("evaluation %s, %s: %s", evaluation_id, stage.name, text)
+        if not is_interruption(error):
+            health.here.broke(evaluation_id, text)
         services.break_evaluation(evaluation_id, lease, text, is_interruption(error))
-        raise
+        if not known:
+            raise
     else:
-        health.here.judged()
+        if report is not None and report.get("verdict") == Verdict.BROKEN:
+            health.here.broke(evaluation_id, report["message"])
+        else:
+            health.here.judged()
         if report is None:
             services.finish_build(evaluation_id, lease)
         elif evaluation.scope == Scope.PROFILE:

@@ -35,7 +35,6 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 5.0
 CAPABILITIES_SECONDS = 30.0
 """Interval at which a worker that runs agents looks for their harnesses and keys."""
-SCHEMA_SECONDS = 60.0
 IDLE_POLL_MS = 300
 SHUTDOWN_MS = 10_000
 DRAIN_SECONDS = 0.5
@@ -86,10 +85,16 @@ def serve(*duties: Duty, grace: float = 0.0, seconds: float = math.inf) -> None:
 def _drain(duties: Sequence[Duty], consumers: Sequence[Consumer], grace: float) -> None:
     """Take nothing new, and wait for current work, for `grace` seconds at most."""
     hold(consumers, True)
-    until = time.monotonic() + grace
-    while current.count and not stopping.is_set() and time.monotonic() < until:
-        poll(*duties, problem=f"It ends: it finishes {current.count} more, and takes nothing new.")
-        stopping.wait(min(DRAIN_SECONDS, max(0.0, until - time.monotonic())))
+    until = next_poll = time.monotonic()
+    until += grace
+    while current.count and not stopping.is_set() and (now := time.monotonic()) < until:
+        if now >= next_poll:
+            poll(
+                *duties,
+                problem=f"It ends: it finishes {current.count} more, and takes nothing new.",
+            )
+            next_poll = now + POLL_SECONDS
+        stopping.wait(min(DRAIN_SECONDS, until - now))
 
 
 def hold(consumers: Sequence[Consumer], held: bool) -> None:
@@ -166,26 +171,13 @@ def _problem(duties: Sequence[Duty]) -> str:
         health.clock_problem()
         or health.disk_problem(settings.ARENA_HOME)
         or judge_problem()
-        or _schema_problem()
+        or schema_problem()
     )
     if found or not health.here.breaks:
         return found
     queues = {name for duty in duties for name in duty.queues}
     machines = {machine_of(each.name) for name in queues for each in Worker.objects.serving(name)}
     return health.here.breaks if machines - {socket.gethostname()} else ""
-
-
-_schema = -SCHEMA_SECONDS, ""
-"""Time of the last look at the tables, and what it found."""
-
-
-def _schema_problem() -> str:
-    """Return what the last look at the tables found, which takes a tenth of a second."""
-    global _schema
-    now = time.monotonic()
-    if now - _schema[0] >= SCHEMA_SECONDS:
-        _schema = now, schema_problem()
-    return _schema[1]
 
 
 _logged = ""

@@ -16,7 +16,7 @@ from dramatiq.worker import Worker as Consumer
 from runners.process.supervisor import stopping
 from runners.worker import worker
 from runners.worker.actors import current
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, until
 
 
 def test_poll_with_a_failing_reaper_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -64,19 +64,24 @@ def end_work(broker: StubBroker) -> None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("signals_sent", [1, 2])
 def test_serve_with_grace_ends_with_its_work_or_at_a_second_signal(
-    signals: None, signals_sent: int
+    signals: None, signals_sent: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker, stopped = StubBroker(), []
     work(broker)
 
+    before = signal.getsignal(signal.SIGTERM)
+
     def ask_to_end() -> None:
-        for _ in range(signals_sent):
-            os.kill(os.getpid(), signal.SIGTERM)
+        until(lambda: signal.getsignal(signal.SIGTERM) is not before, "serve handles no signal")
+        os.kill(os.getpid(), signal.SIGTERM)
+        until(lambda: "It ends: it finishes 1 more" in caplog.text, lambda: caplog.text)
         if signals_sent == 1:
             stopped.append(stopping.is_set())
             end_work(broker)
+        else:
+            os.kill(os.getpid(), signal.SIGTERM)
 
-    begin = threading.Timer(0.5, ask_to_end)
+    begin = threading.Thread(target=ask_to_end)
     begin.start()
     worker.serve(grace=PATIENCE_SECONDS)
     begin.join()
