@@ -18,7 +18,7 @@ from arena.runs.models import Run
 from arena.runs.past import marks, past_of
 from arena.runs.services.runs import BUDGET_BOUNDS
 from arena.runs.summary import shown_runs, summary_of
-from arena.runs.trace import timeline
+from arena.runs.trace import exports, timeline
 from arena.runs.trace.outline import outline
 from arena.runs.trace.sifting import GATES, SUBJECTS, Sieve, chips, seek
 
@@ -128,6 +128,22 @@ def event(request: HttpRequest, run_id: str, seq: int) -> HttpResponse:
     context = {"run": shown, "entries": entries, "entry": entry, "stored": stored, "whole": True}
     context |= {"before": seq - 1, "after": seq + 1}
     return render(request, "event.html", context)
+
+
+@require_safe
+def export(request: HttpRequest, run_id: str, form: str) -> HttpResponse:
+    """Return the trace as one file to download."""
+    shown = run_of(request, run_id)
+    if form not in exports.FORMATS:
+        raise Http404
+    try:
+        text = exports.export(shown, form)
+    except UserError as error:
+        messages.error(request, error.text)
+        return redirect("run", run_id)
+    response = HttpResponse(text, content_type=exports.FORMATS[form].content_type)
+    response.headers["Content-Disposition"] = f'attachment; filename="{shown.pk}.{form}"'
+    return response
 
 
 @require_safe
@@ -241,6 +257,7 @@ def _stream(request: HttpRequest, shown: Run) -> dict[str, Any]:
         numbers = list(range(max(last - 1, 0), last + 1))
     address = reverse("run", args=[shown.pk])
     return found | {
+        "exports": exports.FORMATS.items(),
         "chunks": [timeline.chunk(shown.events.all(), number) for number in numbers],
         "older": f"{address}?chunk={numbers[0] - 1}#trace" if numbers[0] else "",
         "newer": f"{address}?chunk={numbers[-1] + 1}#trace" if numbers[-1] < last else "",

@@ -82,6 +82,7 @@ urlpatterns = [
     path("runs/<slug:run_id>/seek/", run.seek_row, name="run-seek"),
     path("runs/<slug:run_id>/lanes/", run.lanes, name="run-lanes"),
     path("runs/<slug:run_id>/outline/", run.part_of_outline, name="run-outline"),
+    path("runs/<slug:run_id>/trace.<str:form>", run.export, name="run-export"),
     path("runs/<slug:run_id>/moments/", run.moments, name="run-moments"),
     path("runs/<slug:run_id>/rounds/<int:number>/", one_round, name="round"),
     path("runs/<slug:run_id>/rounds/<int:number>/files/<path:path>", file, name="file"),

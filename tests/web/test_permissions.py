@@ -112,6 +112,10 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     "run-seek": [("GET", "/runs/{run}/seek/", OWN)],
     "run-lanes": [("GET", "/runs/{run}/lanes/", OWN)],
     "run-outline": [("GET", "/runs/{run}/outline/", OWN)],
+    "run-export": [
+        ("GET", "/runs/{run}/trace.md", OWN),
+        ("GET", "/runs/{run}/trace.exe", NEVER),
+    ],
     "run-moments": [("GET", "/runs/{run}/moments/", OWN)],
     "round": [("GET", "/runs/{run}/rounds/1/", OWN)],
     "file": [("GET", "/runs/{run}/rounds/1/files/relu.cpp", OWN)],

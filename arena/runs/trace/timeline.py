@@ -160,6 +160,12 @@ def chunk(events: QuerySet[Event], number: int) -> Chunk:
     return Chunk(number, [entry for entry in rows if first <= entry.seq])
 
 
+def rows(events: QuerySet[Event], upto: int) -> Iterator[Entry]:
+    """Yield the rows of a trace in order, read a chunk at a time."""
+    for number in range(chunk_of(upto) + 1):
+        yield from chunk(events, number).entries
+
+
 def moments(events: QuerySet[Event]) -> tuple[list[int], int]:
     """Return when each chunk begins and when the last event came, in milliseconds of run time."""
     number = Cast((F("seq") - 1) / CHUNK_EVENTS, IntegerField())
