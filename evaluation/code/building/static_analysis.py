@@ -9,7 +9,7 @@ import ast
 import functools
 import io
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from evaluation.code.building.import_rules import (
     FILES,
@@ -71,7 +71,7 @@ class Source:
             pass
         found = ast.walk(self.tree)
         self.nodes = [node for node in found if not isinstance(node, ast.expr_context)]
-        self.modules = dict(_imports(self.nodes))
+        self.modules = dict(pair for node in self.nodes for pair in bound_by_import(node))
         self._paths: dict[ast.AST, str] = {}
         self._texts: dict[ast.AST, str] = {}
         self._of_modules: set[ast.AST] = set()
@@ -364,16 +364,15 @@ def _encoding(text: str) -> str:
         return str(error)
 
 
-def _imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
-    """Return the local names that imports bind, and the dotted names they stand for."""
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                full = alias.name if alias.asname else alias.name.partition(".")[0]
-                yield alias.asname or full, full
-        elif isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+def bound_by_import(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """Return the local names that an import binds, and the dotted names they stand for."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            full = alias.name if alias.asname else alias.name.partition(".")[0]
+            yield alias.asname or full, full
+    elif isinstance(node, ast.ImportFrom):
+        for alias in node.names:
+            yield alias.asname or alias.name, f"{node.module}.{alias.name}"
 
 
 def _imported_by(node: ast.AST) -> list[tuple[str, str]]:

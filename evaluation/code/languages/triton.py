@@ -8,7 +8,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation import device_kind
 from evaluation.code.building import nvcc, static_analysis, triton_cache
 from evaluation.code.building.compile_jobs import MAX_ADDRESS_BYTES, PYTHON_PATHS, run_compiler
+from evaluation.code.building.host_code import HostCode
 from evaluation.code.languages import Language, Texts, TrivialSource
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.sandbox import launch, resource_watch, untrusted_files
@@ -61,18 +62,6 @@ _NOT_INTERPRETED = tuple(
 )
 """Names that kernels use and Triton 3.7's interpreter cannot run: of GPUs, and in PTX."""
 
-_ALLOCATING = frozenset(
-    "torch.empty torch.empty_like torch.empty_strided torch.zeros torch.zeros_like torch.full"
-    " torch.full_like torch.device torch.finfo torch.iinfo torch.is_tensor torch.no_grad"
-    " torch.inference_mode torch.Size torch.promote_types torch.broadcast_shapes"
-    " torch.cuda.current_device torch.cuda.get_device_properties torch.cuda.device"
-    " torch.cuda.is_available".split()
-)
-_COMPUTING = frozenset(
-    "addmm baddbmm bmm cumsum einsum exp log logsumexp log_softmax matmul mean mm mul mv norm"
-    " rsqrt sigmoid silu softmax sqrt sum tanh var".split()
-)
-
 
 TEXTS = Texts(
     skeleton="""\
@@ -90,7 +79,8 @@ def {name}({parameters}):
         "{outputs}. Tensors are contiguous and do not overlap; only outputs may be written."
     ),
     rules=(
-        "- Compute in `@triton.jit` kernels; PyTorch may only allocate and reshape.\n"
+        "- Compute in `@triton.jit` kernels; of PyTorch, host code may only use what allocates,\n"
+        "  describes, fills, or gives a view, such as `torch.empty`, `stride` and `view`.\n"
         "- No state kept from one call to the next."
     ),
     trivial=TrivialSource(
@@ -286,36 +276,11 @@ def _check_entry(source: static_analysis.Source, entry: str) -> None:
 
 def _check_host_code(source: static_analysis.Source) -> None:
     """Raise Rejected for host code that computes by library, and for a file without kernels."""
-    if source.tree.body and not any(_is_kernel(source, node) for node in source.nodes):
-        raise Rejected("no-kernel", f"{source.name}: no function is decorated with @triton.jit")
-    for node in _host_nodes(source):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-            message = "`@` is PyTorch's matrix product; write the kernel"
-            raise source.reject(node, "library-wrapper", message)
-        if isinstance(node, ast.Call):
-            path = source.path(node.func)
-            wraps = path.startswith("torch.") and path not in _ALLOCATING
-            method = isinstance(node.func, ast.Attribute) and node.func.attr in _COMPUTING
-            if wraps or method:
-                message = f"`{path or source.quote(node.func)}` computes outside your kernels"
-                raise source.reject(node, "library-wrapper", message)
-
-
-def _host_nodes(source: static_analysis.Source) -> Iterator[ast.AST]:
-    """Yield every node outside kernels."""
-    stack: list[ast.AST] = [source.tree]
-    while stack:
-        node = stack.pop()
-        yield node
-        children = [child for child in ast.iter_child_nodes(node) if not _is_kernel(source, child)]
-        stack.extend(reversed(children))
-
-
-def _is_kernel(source: static_analysis.Source, node: ast.AST) -> bool:
-    if not isinstance(node, ast.FunctionDef):
-        return False
-    decorators = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
-    return any(source.path(d) in ("triton.jit", "triton.runtime.jit.jit") for d in decorators)
+    code = HostCode(source)
+    if source.tree.body and not any(map(code.is_kernel, source.nodes)):
+        message = "no function is decorated with @triton.jit, or another decorator is beside it"
+        raise Rejected("no-kernel", f"{source.name}: {message}")
+    code.check()
 
 
 def _read_result(path: Path) -> Any:
