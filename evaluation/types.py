@@ -358,6 +358,8 @@ def _value(hint: Any, value: Any) -> Any:
         return value
     if get_origin(hint) is tuple:
         return tuple(_value(parts[0], item) for item in value)
+    if get_origin(hint) is Mapping:
+        return {name: _value(parts[1], item) for name, item in value.items()}
     if isinstance(hint, UnionType) and len(parts) == 1:
         return _value(parts[0], value)
     if dataclasses.is_dataclass(hint):

@@ -16,12 +16,11 @@ from arena.catalog.models import Agent
 from arena.catalog.services import (
     AgentSpec,
     HarnessSpec,
-    SyncReport,
     keep_admissions,
     sync_agents,
     sync_harnesses,
-    sync_tasks,
 )
+from arena.catalog.sync import SyncReport, sync_tasks
 from runners.agents import BadAgent, Spec, harness, load, names, path_of, settings_schema
 
 

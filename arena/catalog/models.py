@@ -15,6 +15,8 @@ from django.utils import timezone
 from arena.accounts.models import User, Viewer
 from arena.catalog.agent_settings import settings_problems
 from arena.filters import containing
+from evaluation.judge.kinds import Kind, kind_of
+from evaluation.types import from_json
 
 WORKER_TIMEOUT = timedelta(seconds=30)
 DIRECT = "direct-submission"
@@ -183,16 +185,18 @@ class Task(models.Model):
         return self.track == REPOSITORY  # which is the track of this suite alone
 
     @property
+    def kind(self) -> Kind:
+        return kind_of(self.track)
+
+    @property
     def has_one_speedup(self) -> bool:
         """Return whether it has no held-out cases."""
-        return self.track in ONE_SPEEDUP
+        return bool(self.kind.track)
 
     @property
     def speedup_label(self) -> str:
         """Return what pages call the speedup by which runs of the task are ranked."""
-        if self.is_repository:
-            return "Speedup, suite's own clock"
-        return "Deployed speedup" if self.is_production else "Speedup, held-out"
+        return self.kind.labels.speedup
 
     @property
     def takes_runs(self) -> bool:
@@ -257,6 +261,20 @@ class TaskVersion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.task}@{self.content_hash[:8]}"
+
+    @property
+    def facts(self) -> Any:
+        """Return what only tasks of its kind have: an empty one where it is stored in no such form.
+
+        None for a kind that has no more.
+        """
+        kind = self.task.kind
+        if kind.facts is None:
+            return None
+        try:
+            return from_json(kind.facts, self.public.get(kind.track) or {})
+        except (TypeError, AttributeError):
+            return kind.facts()
 
     @classmethod
     def newest_of(cls, task: str) -> models.Subquery:

@@ -1,12 +1,10 @@
-"""All writes to the catalog: tasks, agents, hardware, workers and admissions."""
+"""Writes to the catalog: agents, hardware, workers and admissions. Tasks are in `sync`."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 import unicodedata
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,27 +22,13 @@ from arena.catalog.agent_settings import problems_text, settings_problems
 from arena.catalog.models import (
     DIRECT,
     EXTERNAL,
-    REPOSITORY,
     Agent,
     Hardware,
     Harness,
-    Task,
-    TaskFolder,
     TaskVersion,
     Worker,
 )
-from arena.catalog.production import Synced, sync_production
-from arena.catalog.repositories import sync_repositories
-from arena.catalog.task_folders import write_files
-from arena.catalog.versions import is_current, newest_version, write_version
 from arena.errors import Conflict, Invalid, NotFound
-from evaluation.errors import TaskError
-from evaluation.kinds.kernel.load import load_tasks
-from evaluation.kinds.kernel.workspace_files import starter_files
-from evaluation.tasks.spec import Task as LoadedTask
-from evaluation.tasks.spec import find_operators, folder_of
-from evaluation.tasks.toml_reader import read_text
-from evaluation.types import Split, to_json
 
 MAX_SLUG = 100
 JOINERS = dict.fromkeys((0x200C, 0x200D))
@@ -79,100 +63,6 @@ class HarnessSpec:
     program: str = ""
     install: str = ""
     settings_schema: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class SyncReport:
-    """The result of a sync: slugs, and a message for each unreadable folder."""
-
-    added: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-    unchanged: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    curated: list[str] = field(default_factory=list)
-    """Operators that were published in the browser, whose folder is not read any more."""
-    problems: list[str] = field(default_factory=list)
-
-
-def sync_tasks(root: Path, imported: Path | None = None) -> SyncReport:
-    """Write a row for every task under `root`; report malformed folders and go on.
-
-    `imported` has a folder like it for each suite that tasks were imported from.
-
-    A version is immutable: new content is a new version, and restored content is the old version
-    again. A task whose folder is missing stays and takes no runs until the folder is back.
-    """
-    report = SyncReport()
-    names: dict[str, Path] = {}
-    for each in (root, *suite_roots(imported)):
-        try:
-            found = find_operators(each)
-        except TaskError as error:
-            report.problems.append(str(error))
-            if each == root:
-                return report
-            continue
-        if taken := sorted(names.keys() & set(found)):
-            report.problems.append(f"{each}: {taken[0]} is an operator elsewhere; rename one")
-        names = dict.fromkeys(found, each) | names
-    production = _report(sync_production(root, names), report)
-    others = {*names, *(slug.partition("/")[0] for slug in production)}
-    repositories = _report(sync_repositories(root, imported, others), report)
-    _sync_folders(names, production | repositories, report)
-    return report
-
-
-def _report(synced: Iterable[Synced], report: SyncReport) -> set[str]:
-    """Report what a sync changed, and return the slugs of the tasks that are in the tree."""
-    found = set()
-    for each in synced:
-        found.add(each.slug)
-        if each.problem:
-            report.problems.append(each.problem)
-        else:
-            changes = {"added": report.added, "changed": report.changed}
-            changes.get(each.change, report.unchanged).append(each.slug)
-    return found
-
-
-def suite_roots(imported: Path | None) -> list[Path]:
-    """Return the folders of suites, each of which holds the folders of operators."""
-    if imported is None or not imported.is_dir():
-        return []
-    folders = (p for p in imported.iterdir() if p.is_dir() and p.name != REPOSITORY)
-    return sorted(folder for folder in folders if not folder.name.startswith("."))
-
-
-def _sync_folders(names: Mapping[str, Path], found: set[str], report: SyncReport) -> None:
-    """Write the rows of these operators, each of which has its folder in a root.
-
-    Any other task than those and the slugs in `found` takes no more runs.
-    """
-    unreadable: list[str] = []
-    curated = set(
-        TaskVersion.objects.exclude(folder=None).values_list("task__operator__slug", flat=True)
-    )
-    for name, root in sorted(names.items()):
-        if name in curated:
-            report.curated.append(name)
-            continue
-        try:
-            descriptions = [
-                (folder, _public(folder)) for folder in load_tasks(folder_of(root, name))
-            ]
-        except TaskError as error:
-            report.problems.append(str(error))
-            unreadable.append(name)
-            continue
-        with transaction.atomic():
-            for folder, public in descriptions:
-                _sync_task(folder, public, report)
-                found.add(folder.slug)
-    others = Task.objects.filter(in_tree=True).exclude(operator__slug__in=[*unreadable, *curated])
-    for task in others.select_related("operator"):
-        if task.slug not in found:
-            Task.objects.filter(pk=task.pk).update(in_tree=False)
-            report.missing.append(task.slug)
 
 
 def sync_agents(specs: Iterable[AgentSpec]) -> list[str]:
@@ -421,71 +311,3 @@ def keep_admissions(folder: Path) -> None:
 def remove_worker(name: str) -> None:
     """Delete a worker that shuts down."""
     Worker.objects.filter(name=name).delete()
-
-
-def publish_folder(name: str, files: Mapping[str, str], content_hash: str) -> list[TaskVersion]:
-    """Publish the files of an operator as an immutable version of each of its tasks.
-
-    Tasks of tracks that it no longer has take no more runs.
-
-    Raises: TaskError for malformed files.
-    """
-    with tempfile.TemporaryDirectory(prefix="arena-task-") as place:
-        write_files(Path(place) / name, files)
-        descriptions = [(task, _public(task)) for task in load_tasks(Path(place) / name)]
-        with transaction.atomic():
-            folder, _ = TaskFolder.objects.get_or_create(
-                operator=name, content_hash=content_hash, defaults={"files": dict(files)}
-            )
-            report = SyncReport()
-            versions = [_sync_task(task, public, report) for task, public in descriptions]
-            for version in versions:
-                version.folder = folder
-                version.save(update_fields=["folder"])
-            tasks = [version.task_id for version in versions]
-            Task.objects.filter(pk__in=tasks).update(status=Task.Status.PUBLISHED)
-            others = Task.objects.filter(operator__slug=name).exclude(pk__in=tasks)
-            others.update(in_tree=False)
-    return versions
-
-
-def _sync_task(folder: LoadedTask, public: dict[str, Any], report: SyncReport) -> TaskVersion:
-    source = folder.operator
-    values = {name: getattr(source, name) for name in ("title", "category", "level", "prompt")}
-    values["families"] = list(source.families)
-    values["source"] = to_json(source.source) if source.source else {}
-    values["suite"] = source.source.suite if source.source else ""
-    values["reference_source"] = read_text(source.folder / "reference.py")
-    track = folder.track.slug
-    kept = newest_version(source.name, track)
-    if kept and is_current(kept, folder.hash, values) and kept.public == _as_stored(public):
-        report.unchanged.append(folder.slug)
-        return kept
-    written = write_version(source.name, track, folder.hash, values, public)
-    getattr(report, written.change).append(folder.slug)
-    return written.version
-
-
-def _as_stored(public: Mapping[str, Any]) -> Any:
-    return json.loads(json.dumps(public))
-
-
-def _public(folder: LoadedTask) -> dict[str, Any]:
-    """Return the public description of a task; of held-out cases, the count of each kind."""
-    operator = folder.operator
-    return {
-        "kind": folder.kind,
-        "arguments": to_json(operator.arguments),
-        "dtypes": list(folder.dtypes),
-        "seen_cases": to_json(folder.cases(Split.SEEN)),
-        "hidden_cases": dict(Counter(case.kind for case in folder.cases(Split.UNSEEN))),
-        "starter": starter_files(folder),
-        "target_file": folder.target_file,
-        "baseline": folder.track.baseline,
-        "tolerance": {
-            dtype: to_json(operator.tolerance[dtype])
-            for dtype in folder.dtypes
-            if dtype in operator.tolerance
-        },
-        "limits": to_json(operator.limits),
-    }

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from django.conf import settings
 
-from arena.catalog.models import PRODUCTION, REPOSITORY, Operator, TaskVersion
+from arena.catalog.models import Operator, TaskVersion
+from evaluation.judge.kinds import kind_of
 from evaluation.sandbox import untrusted_files
 
 
@@ -31,17 +32,13 @@ def root_of(version: TaskVersion) -> Path:
 
 
 def root_of_operator(operator: Operator | None) -> Path:
-    """Return the folder of the operators of a suite; of this project's for none.
-
-    Production tasks are in a folder of this project's; repositories there, or beside the suites.
-    """
+    """Return the folder of tasks that has those of an operator; this project's for none."""
     tree: Path = settings.ARENA_TASKS
-    imported: Path = settings.ARENA_IMPORTED
-    if operator is None or operator.suite in ("", PRODUCTION):
+    if operator is None:
         return tree
-    if operator.suite == REPOSITORY:
-        return imported if (imported / REPOSITORY / operator.slug).is_dir() else tree
-    return imported / operator.suite
+    return kind_of(operator.suite).root(
+        tree, settings.ARENA_IMPORTED, operator.slug, operator.suite
+    )
 
 
 def _write(root: Path, operator: str, files: Mapping[str, str]) -> None:

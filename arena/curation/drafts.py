@@ -13,6 +13,7 @@ from arena.accounts.models import User
 from arena.audit.services import record
 from arena.catalog import services as catalog
 from arena.catalog.models import Operator, Task, TaskVersion
+from arena.catalog.sync import publish_folder
 from arena.curation import files as folders
 from arena.curation.files import BadFiles
 from arena.curation.models import OPEN, Check, CheckStatus, Draft, DraftState, Review
@@ -258,7 +259,7 @@ def publish(draft: Draft, user: User) -> list[TaskVersion]:
             raise Conflict("Nobody has approved these files.", "Ask a second person for a review.")
         _move(draft, user, (DraftState.APPROVED,), DraftState.PUBLISHED, "task.publish")
         try:
-            versions = catalog.publish_folder(draft.name, draft.files, draft.content_hash)
+            versions = publish_folder(draft.name, draft.files, draft.content_hash)
         except TaskError as error:
             raise Conflict(f"The files are no task any more: {error}") from error
         _store_admissions(draft, versions)

@@ -17,7 +17,6 @@ from django.db.models import Q, Window
 from django.db.models.functions import RowNumber
 from numpy.typing import NDArray
 
-from arena.catalog.device_kinds import device_kinds
 from arena.catalog.models import (
     DIRECT,
     NATIVE,
@@ -42,6 +41,7 @@ from arena.runs.models import Experiment, Run, Standing
 from arena.runs.querysets import RunQuerySet
 from arena.runs.standings import NEWEST_FIRST, PLACE, State, plus, standing_runs, state
 from arena.runs.states import RunStatus
+from evaluation.judge.kinds import kind_of
 
 T = TypeVar("T")
 
@@ -248,7 +248,7 @@ def _tasks() -> dict[int, TaskFacts]:
             families=tuple(families),
             level=level,
             suite=suite or NATIVE,
-            kinds=device_kinds(track, described.get(pk, {})),
+            kinds=kind_of(track).device_kinds(track, described.get(pk, {})),
             runnable=status == Task.Status.PUBLISHED and in_tree,
         )
         for pk, slug, title, category, track, families, level, suite, status, in_tree in (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from django.core.paginator import Paginator
 from django.db.models import Count
@@ -14,7 +13,6 @@ from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
 
 from arena.catalog.models import NATIVE, PRODUCTION, Task, TaskQuerySet
-from arena.catalog.repositories import BRIEF
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value, words_of
 from arena.leaderboard.best_kernels import best_kernels
@@ -26,12 +24,13 @@ from arena.pages.home import unseen_scale
 from arena.published.kernels import claimed_on
 from arena.published.verdicts import verdicts_on
 from arena.runs.baselines import timed_baselines
-from arena.runs.funnels import ceilings_of
 from arena.runs.models import Run
 from arena.runs.querysets import RunQuerySet
 from arena.runs.sources import highlighted
 from arena.runs.states import RUN_JUDGED
 
+BRIEF = "TASK.md"
+"""The file of a workspace that has the prompt, which stands above."""
 MAX_RECENT_RUNS = 10
 MAX_RECORDS = 10
 TASKS_A_PAGE = 25
@@ -179,20 +178,16 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "published_scale": Scale.over([each.verdict for each in published]),
         "version": version,
         "public": public,
-        **(_production(public) if shown.is_production else {}),
+        "kind": shown.kind,
+        "facts": version and version.facts,
         "one_speedup": shown.speedup_label if shown.has_one_speedup else "",
         "hidden": sorted(public.get("hidden_cases", {}).items()),
         "prompt": mark_safe(MarkdownIt("js-default").render(shown.operator.prompt)),
-        "reference": highlighted(
-            "repository.toml" if shown.is_repository else "reference.py",
-            shown.operator.reference_source,
-        ),
+        "reference": highlighted(shown.kind.labels.reference, shown.operator.reference_source),
         "starter": [
             (path, highlighted(path, text))
             for path, text in public.get("starter", {}).items()
-            if path == public.get("target_file")
-            or path.endswith(".h")
-            or (shown.is_repository and path != BRIEF)
+            if path not in (BRIEF, shown.kind.labels.reference)
         ],
         "records": task_records,
         "history": history,
@@ -203,18 +198,6 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "siblings": visible.filter(operator=shown.operator).exclude(pk=shown.pk),
     }
     return render(request, "task.html", context)
-
-
-def _production(public: dict[str, Any]) -> dict[str, Any]:
-    """Return the context of a task that replaces a module: what the judge found of it."""
-    found = public.get(PRODUCTION)
-    described = found if isinstance(found, dict) else {}
-    lists = {name: described.get(name) for name in ("constructor", "shapes", "paths", "phases")}
-    known = {name: value if isinstance(value, list) else [] for name, value in lists.items()}
-    return {
-        "production": {**described, **known},
-        "ceilings": list(ceilings_of(described.get("ceilings")).items()),
-    }
 
 
 def _last_judged(runs: RunQuerySet) -> list[str]:

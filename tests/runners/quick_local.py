@@ -30,7 +30,7 @@ import django  # noqa: E402  (from here on libraries are absent)
 django.setup()
 
 import manage  # noqa: E402
-from arena.catalog.services import SyncReport  # noqa: E402
+from arena.catalog.sync import SyncReport  # noqa: E402
 from evaluation.bench.devices import cores  # noqa: E402
 from runners import local  # noqa: E402
 from runners.process import supervisor  # noqa: E402

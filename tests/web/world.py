@@ -13,6 +13,7 @@ from typing import Any
 
 from arena.catalog import services as catalog
 from arena.catalog.models import Operator, Task, TaskVersion
+from arena.catalog.sync import sync_tasks
 from arena.runs import services, standings
 from arena.runs.models import Run
 from arena.runs.trace.events import EventDraft
@@ -94,7 +95,7 @@ def write_tasks() -> None:
             model.objects.bulk_create(rows)
         standings.touch()
         return
-    catalog.sync_tasks(Path(tasks().name))
+    sync_tasks(Path(tasks().name))
     for model in (Operator, Task, TaskVersion):
         _synced[model] = list(model.objects.all())
 

@@ -16,9 +16,7 @@ from django.db.models.functions import Now
 from arena import queue, sockets
 from arena.accounts.models import User
 from arena.audit.services import record_of_staff
-from arena.catalog.device_kinds import device_kinds
 from arena.catalog.models import Agent, Hardware, Task, TaskVersion, Worker
-from arena.catalog.production import unavailable
 from arena.errors import (
     CannotJudge,
     CannotWork,
@@ -243,7 +241,7 @@ def task_version(slug: str) -> TaskVersion:
             f"There is no task {slug!r}.", "Tasks are named operator/track: see /tasks/."
         )
     version = task.version
-    if why := unavailable(version):
+    if version and (why := getattr(version.facts, "unavailable", "")):
         raise Conflict(f"The task {slug!r} cannot be judged here: {why}.")
     if version is None or not task.takes_runs:
         raise Conflict(f"The task {slug!r} is {task.status}: it takes no runs.")
@@ -271,7 +269,7 @@ def _check_model(agent: Agent, owner: User | None) -> None:
 def kinds_of(task: Task) -> tuple[str, ...]:
     """Return the kinds of device that can judge a task, best first."""
     version = task.version if task.has_one_speedup else None
-    return device_kinds(task.track, version.public if version else {})
+    return task.kind.device_kinds(task.track, version.public if version else {})
 
 
 def kinds_for(agent: Agent, task: Task) -> list[str]:

@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
@@ -22,11 +21,18 @@ from evaluation.kinds.module.architectures import (
     ModuleTask,
     Parallel,
 )
-from evaluation.kinds.module.descriptions import COPY, Description, description_of
+from evaluation.kinds.module.descriptions import (
+    COPY,
+    Constructor,
+    Description,
+    Shapes,
+    description_of,
+)
 from evaluation.kinds.module.library_source import LibrarySource
 from evaluation.kinds.module.limits import Ratios, limits_of
 from evaluation.sandboxed.model.phases import Regime, extent
 from evaluation.tasks.toml_reader import read_text
+from evaluation.types import Interval
 
 _TASK = """\
 # {title}, in the model
@@ -153,16 +159,41 @@ _PHASES = {
 
 
 @dataclasses.dataclass(frozen=True)
+class Facts:
+    """A module in its model; older versions of a task lack some of this."""
+
+    architecture: str = ""
+    title: str = ""
+    family: str = ""
+    phases: tuple[str, ...] = ()
+    regimes: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """Regimes of a final verdict, by the kind of device."""
+    ranks: int = 1
+    module: str = ""
+    places: int = 0
+    paths: tuple[str, ...] = ()
+    constructor: tuple[Constructor, ...] = ()
+    shapes: tuple[Shapes, ...] = ()
+    ceilings: Mapping[str, Interval] = dataclasses.field(default_factory=dict)
+    limits: Ratios | None = None
+    library: str = ""
+    version: str = ""
+    licence: str = ""
+    unavailable: str = ""
+    key: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Brief:
     """The texts and facts of a production task for those who solve it.
 
-    `production` describes the module in its model. `files` are those of a workspace.
+    `files` are those of a workspace.
     """
 
     prompt: str
     reference: str
     dtype: str
-    production: Mapping[str, Any]
+    facts: Facts
     files: Mapping[str, str]
 
 
@@ -181,7 +212,8 @@ def key_of(architecture: Architecture, task: ModuleTask, folder: Path = FOLDER) 
 
 @cache
 def _code_hash() -> str:
-    sources = (Path(__file__), Path(library_source.__file__))
+    own = Path(__file__)
+    sources = (own, own.with_name("kind.py"), Path(library_source.__file__))
     return hashlib.sha256("".join(map(read_text, sources)).encode()).hexdigest()
 
 
@@ -194,37 +226,34 @@ def brief_of(architecture: Architecture, task: ModuleTask, folder: Path = FOLDER
     unavailable = architecture.missing()
     source = None if unavailable else library_source.find(task.module)
     prompt = _prompt(architecture, task, described, source)
-    production = {
-        "architecture": architecture.name,
-        "title": architecture.title,
-        "family": architecture.family,
-        "phases": list(architecture.phases),
-        "regimes": {
-            kind: [*map(str, extent(kind, True, architecture.name, architecture.ranks).regimes)]
+    facts = Facts(
+        architecture=architecture.name,
+        title=architecture.title,
+        family=architecture.family,
+        phases=architecture.phases,
+        regimes={
+            kind: tuple(extent(kind, True, architecture.name, architecture.ranks).regimes)
             for kind in (CPU, GPU)
         },
-        "ranks": architecture.ranks,
-        "module": task.module,
-        "places": described.places,
-        "paths": list(described.paths),
-        "constructor": [dataclasses.asdict(each) for each in described.constructor],
-        "shapes": [
-            {**dataclasses.asdict(e), "inputs": list(e.inputs), "outputs": list(e.outputs)}
-            for e in described.shapes
-        ],
-        "ceilings": {p: dataclasses.asdict(each) for p, each in described.ceilings.items()},
-        "limits": dataclasses.asdict(limits),
-        "library": source.library if source else task.module.partition(".")[0],
-        "version": source.version if source else "",
-        "licence": source.licence if source else "",
-        "unavailable": unavailable,
-        "key": key_of(architecture, task, folder),
-    }
+        ranks=architecture.ranks,
+        module=task.module,
+        places=described.places,
+        paths=described.paths,
+        constructor=described.constructor,
+        shapes=described.shapes,
+        ceilings=described.ceilings,
+        limits=limits,
+        library=source.library if source else task.module.partition(".")[0],
+        version=source.version if source else "",
+        licence=source.licence if source else "",
+        unavailable=unavailable,
+        key=key_of(architecture, task, folder),
+    )
     if source is None:
         text = f"# {unavailable}\n"
-        return Brief(prompt, text, described.dtype, production, {})
+        return Brief(prompt, text, described.dtype, facts, {})
     files = _files(architecture, task, described, limits, prompt, source)
-    return Brief(prompt, source.annotated, described.dtype, production, files)
+    return Brief(prompt, source.annotated, described.dtype, facts, files)
 
 
 def starter_files(

@@ -89,7 +89,4 @@ def description_of(
     found = _kept(folder).get(architecture.name, {})
     if found.get("hash") != architecture.hash or task.name not in found["tasks"]:
         return None
-    data = found["tasks"][task.name]
-    ceilings = {phase: Interval(**each) for phase, each in data["ceilings"].items()}
-    described = from_json(Description, {**data, "ceilings": {}})
-    return Description(**{**vars(described), "ceilings": ceilings})
+    return from_json(Description, found["tasks"][task.name])

@@ -23,8 +23,8 @@ from arena.catalog.services import (
     remove_worker,
     store_admission,
     sync_agents,
-    sync_tasks,
 )
+from arena.catalog.sync import sync_tasks
 from arena.runs import standings
 from evaluation.bench.memory import ring
 from evaluation.bench.timing import plan as plans

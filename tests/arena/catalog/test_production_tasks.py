@@ -12,8 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from arena.accounts.models import User
 from arena.catalog.models import NATIVE, PRODUCTION, Agent, Hardware, Operator, Task, TaskVersion
-from arena.catalog.production import FAMILIES
-from arena.catalog.services import sync_tasks
+from arena.catalog.sync import sync_tasks
 from arena.errors import CannotWork, Conflict
 from arena.leaderboard.results import snapshot
 from arena.runs import services
@@ -22,6 +21,7 @@ from arena.runs.submit_form import SubmitForm
 from evaluation.kinds.kernel.load import load_operator
 from evaluation.kinds.module.architectures import FOLDER, Architecture, architectures, find_task
 from evaluation.kinds.module.descriptions import DESCRIBED
+from evaluation.kinds.module.kind import FAMILIES
 from evaluation.tasks.spec import find_operators, folder_of
 from runners.agents import load
 from tests.conftest import skip_or_fail

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from arena.catalog.models import NATIVE, REPOSITORY, Operator, Task
-from arena.catalog.services import sync_tasks
+from arena.catalog.sync import sync_tasks
 from arena.catalog.task_folders import root_of
 from arena.leaderboard import boards
 from arena.leaderboard.filters import Filters
@@ -62,9 +62,9 @@ def test_change_is_a_new_version_and_a_missing_folder_takes_no_runs(folders):
 def test_own_repositories_are_beside_imported_suites(folders):
     own = write(folders[1])
     report = sync_tasks(*folders)
-    assert "answer is a task elsewhere" in report.problems[0]
+    assert "answer is a task elsewhere" in report.problems[0] and report.added == [SLUG]
     own.rename(own.with_name("question"))
-    assert sync_tasks(*folders).added == [SLUG, "question/repository"]
+    assert sync_tasks(*folders).added == ["question/repository"]
     version = Task.objects.by_slug("question/repository").get().version
     assert root_of(version) / "repository" / "question" == own.with_name("question")
     assert root_of(Task.objects.by_slug(SLUG).get().version) == folders[0]

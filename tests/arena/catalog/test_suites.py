@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from arena.catalog.models import Operator, Task
-from arena.catalog.services import sync_tasks
+from arena.catalog.sync import sync_tasks
 from arena.catalog.task_folders import root_of
 from arena.leaderboard import boards
 from arena.leaderboard.filters import Filters
@@ -86,7 +86,7 @@ def test_check_task_finds_an_imported_task(imported, monkeypatch):
 def test_imported_tasks_stay_when_the_folder_of_one_name_is_elsewhere(imported, settings):
     shutil.copytree(imported, settings.ARENA_IMPORTED / "other" / imported.name)
     report = sync_tasks(settings.ARENA_TASKS, settings.ARENA_IMPORTED)
-    assert "is an operator elsewhere" in report.problems[0]
+    assert "is a task elsewhere" in report.problems[0]
     assert Operator.objects.get(slug=imported.name).suite == "kernelbench"
 
 

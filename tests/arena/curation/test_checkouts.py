@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from arena.catalog import services as catalog
+from arena.catalog.sync import publish_folder
 from arena.catalog.task_folders import write_files
 from arena.curation import checkouts, drafts
 from arena.curation.models import Draft
@@ -29,8 +29,8 @@ def root(tmp_path: Path, settings: Any, staff: Any) -> Path:
         write_files(place / "tasks" / name, starter_draft(name, "T"))
     (place / ".git").mkdir()
     (place / ".git" / "HEAD").write_text(COMMIT)
-    catalog.publish_folder("skipped", starter_draft("skipped", "T"), "0" * 64)
-    catalog.publish_folder("updated", starter_draft("updated", "Earlier"), "0" * 64)
+    publish_folder("skipped", starter_draft("skipped", "T"), "0" * 64)
+    publish_folder("updated", starter_draft("updated", "Earlier"), "0" * 64)
     (place / "tasks" / "faulty" / "task.toml").write_text("title = 1")
     drafts.create_from_form(staff, "held", "T")
     settings.ARENA_CHECKOUTS = str(tmp_path / "checkouts")

@@ -11,8 +11,8 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
-from arena.catalog import services as catalog
 from arena.catalog.models import Hardware, Operator, Task
+from arena.catalog.sync import publish_folder
 from arena.curation import drafts
 from arena.curation.models import Check, Draft
 from arena.curation.starter import starter_draft
@@ -55,7 +55,7 @@ def test_only_reviewers_and_staff_see_the_pages(
 
 
 def test_reviewer_cannot_retire_a_task(client: Client, reviewer: Any) -> None:
-    task = catalog.publish_folder(NAME, starter_draft(NAME, "T"), "0" * 64)[0].task
+    task = publish_folder(NAME, starter_draft(NAME, "T"), "0" * 64)[0].task
     client.force_login(reviewer)
     address = reverse("task-status", args=[NAME, task.track])
     assert client.post(address, {"status": "retired", "reason": "r"}).status_code == 403

@@ -12,8 +12,8 @@ from django.contrib.auth import get_user_model
 from django.db import IntegrityError, transaction
 
 from arena.audit.models import AuditEntry
-from arena.catalog import services as catalog
 from arena.catalog.models import Hardware, Task, TaskFolder
+from arena.catalog.sync import publish_folder, sync_tasks
 from arena.catalog.task_folders import root_of, write_files
 from arena.curation import checks, drafts
 from arena.curation.models import Check, Draft, Review
@@ -60,7 +60,7 @@ def test_name_of_an_open_draft_is_refused(draft: Draft, reviewer: Any) -> None:
 
 
 def test_name_of_a_task_is_refused(staff: Any) -> None:
-    catalog.publish_folder(NAME, starter_draft(NAME, "T"), "0" * 64)
+    publish_folder(NAME, starter_draft(NAME, "T"), "0" * 64)
     with pytest.raises(Conflict, match="There is a task 'vector_sum' already"):
         drafts.create_from_form(staff, NAME, "T")
 
@@ -127,7 +127,7 @@ def test_reference_is_parsed_and_never_run(draft: Draft, staff: Any, tmp_path: P
     text = draft.files["reference.py"] + f"\nopen({str(trap)!r}, 'w')\n"
     drafts.save_file(draft, staff, "reference.py", text)
     assert drafts.problems_of(NAME, draft.files) == []
-    catalog.publish_folder(NAME, draft.files, draft.content_hash)
+    publish_folder(NAME, draft.files, draft.content_hash)
     assert not trap.exists()
 
 
@@ -259,7 +259,7 @@ def test_published_draft_is_an_immutable_version_on_every_worker(
 def test_admission_of_the_check_is_stored_with_the_version(
     draft: Draft, staff: Any, reviewer: Any, bench: Hardware, tmp_path: Path
 ) -> None:
-    published = catalog.publish_folder("other_name", starter_draft("other_name", "T"), "0" * 64)
+    published = publish_folder("other_name", starter_draft("other_name", "T"), "0" * 64)
     drafts.create(staff, {"second": starter_draft("second", "T")}, "x")
     slug, digest = published[0].task.slug, published[0].content_hash
     checked(draft, staff, True, admission(slug, digest))
@@ -276,11 +276,11 @@ def test_sync_keeps_what_was_published_in_the_browser(
 ) -> None:
     approved(draft, staff, reviewer)
     drafts.publish(draft, staff)
-    report = catalog.sync_tasks(tmp_path)
+    report = sync_tasks(tmp_path)
     assert report.missing == []
     assert Task.objects.filter(in_tree=True).count() == 3
     write_files(tmp_path / NAME, starter_draft(NAME, "Of the checkout"))
-    report = catalog.sync_tasks(tmp_path)
+    report = sync_tasks(tmp_path)
     assert (report.curated, report.changed) == ([NAME], [])
     assert Task.objects.first().operator.title == "Vector sum"
 
@@ -305,14 +305,14 @@ def test_next_version_drops_tracks_and_keeps_the_old_version(
 def test_task_of_the_checkout_becomes_a_draft(staff: Any, tmp_path: Path, settings: Any) -> None:
     write_files(tmp_path / NAME, starter_draft(NAME, "Vector sum"))
     settings.ARENA_TASKS = tmp_path
-    catalog.sync_tasks(tmp_path)
+    sync_tasks(tmp_path)
     assert drafts.edit_published(staff, NAME).files == starter_draft(NAME, "Vector sum")
     with pytest.raises(NotFound):
         drafts.edit_published(staff, "unknown")
 
 
 def test_task_is_retired_with_a_reason(staff: Any, reviewer: Any) -> None:
-    task = catalog.publish_folder(NAME, starter_draft(NAME, "T"), "0" * 64)[0].task
+    task = publish_folder(NAME, starter_draft(NAME, "T"), "0" * 64)[0].task
     with pytest.raises(UserError, match="needs a reason"):
         drafts.set_task_status(task, staff, "retired", " ")
     with pytest.raises(Forbidden):

@@ -30,7 +30,7 @@ WIRES = ("messages", "responses", "chat-completions", "generate-content")
 SYNC = """
 from django.conf import settings
 from arena.catalog.models import Task
-from arena.catalog.services import sync_tasks
+from arena.catalog.sync import sync_tasks
 report = sync_tasks(settings.ARENA_TASKS)
 assert not report.problems, report.problems
 """

@@ -47,7 +47,7 @@ def test_brief_names_module_shapes_gates_and_command() -> None:
         "On a CPU both run in eager, the decode also in `torch.compile`. On a GPU",
     ):  # fmt: skip
         assert part in text + found.reference, part
-    assert found.production["places"] == 5 and found.production["unavailable"] == ""
+    assert found.facts.places == 5 and found.facts.unavailable == ""
     assert found.files["reference.py"] == found.reference
 
 
@@ -78,8 +78,8 @@ def test_missing_library_leaves_a_reason_and_no_files(monkeypatch: pytest.Monkey
     architecture, task = find_task("llama_rms_norm")
     monkeypatch.setattr(Architecture, "missing", lambda self: "transformers is not installed")
     found = brief.brief_of(architecture, task)
-    assert found.files == {} and found.production["unavailable"] == "transformers is not installed"
-    assert found.production["shapes"] and "not installed" in found.reference
+    assert found.files == {} and found.facts.unavailable == "transformers is not installed"
+    assert found.facts.shapes and "not installed" in found.reference
     with pytest.raises(TaskError, match="not installed"):
         brief.starter_files(architecture, task)
 

@@ -1,0 +1,113 @@
+"""Kinds of tasks, and the description of a task by which every kind is listed and shown.
+
+A folder of `evaluation/kinds` is a kind. Its module `kind` has `KIND`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from evaluation.types import Argument, Case
+
+FOLDERS = "evaluation.kinds"
+
+
+@dataclass(frozen=True)
+class Description:
+    """A task for those who list, show and solve it; it names no held-out case."""
+
+    name: str
+    track: str
+    hash: str
+    title: str
+    category: str
+    level: int
+    prompt: str
+    reference_source: str
+    device_kind: str
+    target_file: str
+    starter: Mapping[str, str]
+    """Files of a workspace, by name."""
+    baseline: str
+    families: Sequence[str] = ()
+    suite: str = ""
+    source: Any = field(default_factory=dict)
+    """Where the task comes from."""
+    arguments: Sequence[Argument] = ()
+    dtypes: Sequence[str] = ()
+    seen_cases: Sequence[Case] = ()
+    hidden_cases: Mapping[str, int] = field(default_factory=dict)
+    """The number of held-out cases of each purpose."""
+    tolerance: Mapping[str, Any] = field(default_factory=dict)
+    limits: Any = field(default_factory=dict)
+    facts: Any = None
+    """An object of the kind's `facts`."""
+    unavailable: str = ""
+    """Why this machine cannot judge it."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The tasks of one name in a folder of tasks; `describe` raises TaskError."""
+
+    name: str
+    folder: Path
+    describe: Callable[[], Sequence[Description]]
+    key: str = ""
+    """Hash of all that the description is made from, where reading that takes less time.
+
+    It is `key` in the facts as well.
+    """
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Words of a task's page."""
+
+    speedup: str = "Speedup, held-out"
+    files: str = "Reference and starter files"
+    reference: str = "reference.py"
+    reference_note: str = "reference (evaluated in float64)"
+    starter_note: str = "generated"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of task."""
+
+    name: str
+    """That of its folder, here and in the templates."""
+    track: str
+    """The track and the suite of all its tasks; empty for kernels, which have many."""
+    tasks: Callable[[Path, Path | None], Iterator[Listed]]
+    """The tasks of a folder, and of the folder of imported suites. Raises TaskError."""
+    root: Callable[[Path, Path, str, str], Path]
+    """The folder of tasks, of these two, that has a task of a name and a suite."""
+    device_kinds: Callable[[str, Mapping[str, Any]], tuple[str, ...]]
+    """The kinds of device that can judge a task of a track, best first.
+
+    The second argument is its public description; empty where it has none.
+    """
+    facts: type | None = None
+    """The dataclass of what only tasks of this kind have."""
+    labels: Labels = Labels()
+
+
+@cache
+def kinds() -> tuple[Kind, ...]:
+    """Return every kind, by name."""
+    folders = importlib.import_module(FOLDERS).__path__
+    names = sorted(module.name for module in pkgutil.iter_modules(folders))
+    return tuple(importlib.import_module(f"{FOLDERS}.{name}.kind").KIND for name in names)
+
+
+def kind_of(word: str) -> Kind:
+    """Return the kind of a track or of a suite."""
+    found = {kind.track: kind for kind in kinds()}
+    return found.get(word, found[""])

@@ -1,0 +1,94 @@
+"""Repositories: tasks whose own commands judge, and whose own clock counts."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evaluation.device_kind import CPU, GPU
+from evaluation.judge.kinds import Description, Kind, Labels, Listed
+from evaluation.kinds.repository.brief import brief
+from evaluation.kinds.repository.task import (
+    FILE,
+    TRACK,
+    RepositoryTask,
+    find_tasks,
+    load,
+    starter_files,
+)
+from evaluation.tasks.toml_reader import read_text
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Globs of the editable files, the number of all files, and the commands with their limits."""
+
+    editable: tuple[str, ...] = ()
+    files: int = 0
+    commands: tuple[tuple[str, str, float], ...] = ()
+    """The step, the command as a shell has it, and its limit in seconds."""
+
+
+def tasks(root: Path, imported: Path | None) -> Iterator[Listed]:
+    """Yield the tasks of both folders."""
+    for each in filter(None, (root, imported)):
+        for name, folder in find_tasks(each).items():
+            yield Listed(name, folder, partial(_descriptions, folder))
+
+
+def _root(tree: Path, imported: Path, name: str, suite: str) -> Path:
+    return imported if (imported / TRACK / name).is_dir() else tree
+
+
+def _device_kinds(track: str, described: Mapping[str, Any]) -> tuple[str, ...]:
+    return (described["kind"],) if described else (GPU, CPU)
+
+
+def _descriptions(folder: Path) -> list[Description]:
+    return [_described(load(folder))]
+
+
+def _described(task: RepositoryTask) -> Description:
+    commands = task.commands.items()
+    return Description(
+        name=task.name,
+        track=TRACK,
+        hash=task.hash,
+        title=task.title,
+        category=task.category,
+        level=task.level,
+        prompt=task.prompt,
+        reference_source=read_text(task.folder / FILE),
+        device_kind=task.device,
+        target_file=task.target_file,
+        starter={"TASK.md": brief(task), **starter_files(task)},
+        baseline="repository",
+        suite=TRACK,
+        source=task.source,
+        facts=Facts(
+            editable=task.editable,
+            files=len(task.files),
+            commands=tuple((n, shlex.join(each.argv), each.seconds) for n, each in commands),
+        ),
+    )
+
+
+KIND = Kind(
+    "repository",
+    TRACK,
+    tasks,
+    _root,
+    _device_kinds,
+    Facts,
+    Labels(
+        speedup="Speedup, suite's own clock",
+        files="Task file and editable files",
+        reference=FILE,
+        reference_note="what may be edited and what is run",
+        starter_note="editable",
+    ),
+)
