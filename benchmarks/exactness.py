@@ -27,12 +27,14 @@ from benchmarks.cupti_process import CuptiForkServer, last_window_us
 from benchmarks.shared import ROOT, bind, case_of, run_json, session
 from evaluation.bench.devices.device import Device
 from evaluation.bench.memory.cuda_ipc import DeviceMemory
-from evaluation.bench.memory.ring import BufferRing, ring_slots, slot_bytes
+from evaluation.bench.memory.ring import BufferRing, ring_slots
+from evaluation.bench.memory.workload import slot_bytes
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing.plan import GPU_FINAL_PLAN, plan_for
 from evaluation.code.languages import languages
 from evaluation.kinds.kernel.builds import Build, build
 from evaluation.kinds.kernel.load import load_task
+from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.sandboxed.kernels import loader
 from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
@@ -155,11 +157,13 @@ def in_this_process(
     case = case_of(task, name)
     kernel = loader(languages()[language].loader).load(Path(folder), operator)
     planned = GPU_FINAL_PLAN.window_seconds * 1e6 / microseconds
-    slots = max(3, round(planned), ring_slots(task.operator, case, 2 * cache_bytes))
-    slots = min(slots, MAX_SLOTS, max(3, MAX_RING_BYTES // slot_bytes(task.operator, case)))
+    memory = DeviceMemory()
+    workload = OperatorWorkload(task.operator, case, memory.device)
+    slots = max(3, round(planned), ring_slots(workload, 2 * cache_bytes))
+    slots = min(slots, MAX_SLOTS, max(3, MAX_RING_BYTES // slot_bytes(workload)))
     with (
-        contextlib.closing(DeviceMemory()) as memory,
-        BufferRing(task.operator, case, slots, memory) as ring,
+        contextlib.closing(memory),
+        BufferRing(workload, slots, memory) as ring,
     ):
         launch = bind(kernel, task.operator.arguments, ring)
         launch(0, min(slots, 3))

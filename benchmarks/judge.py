@@ -49,6 +49,7 @@ from evaluation.judge import pipeline
 from evaluation.judge.request import Request
 from evaluation.kinds.kernel.builds import Build, build
 from evaluation.kinds.kernel.load import load_task
+from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.sandboxed.kernels import loader
 from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
@@ -198,8 +199,9 @@ def time_inside(task: Task, folder: str, name: str, cache_bytes: int) -> dict[st
     torch.set_num_threads(1)
     operator, case = task.operator, case_of(task, name)
     kernel = loader(languages()[task.track.target].loader).load(Path(folder), operator.name)
-    slots = ring_slots(operator, case, 2 * cache_bytes)
-    with BufferRing(operator, case, slots) as ring:
+    workload = OperatorWorkload(operator, case)
+    slots = ring_slots(workload, 2 * cache_bytes)
+    with BufferRing(workload, slots) as ring:
         launch = bind(kernel, operator.arguments, ring)
         started = time.perf_counter()
         launch(0, slots)

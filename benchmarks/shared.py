@@ -128,7 +128,10 @@ def bind(kernel: Kernel, arguments: Sequence[Argument], ring: BufferRing) -> Lau
     """Bind a kernel of this process to the buffer sets of a ring, and fill their inputs."""
     launch = kernel.bind(
         arguments,
-        [{**ring.values, **ring.inputs.slot(i), **ring.outputs.slot(i)} for i in range(ring.slots)],
+        [
+            {**ring.workload.values, **ring.inputs.slot(i), **ring.outputs.slot(i)}
+            for i in range(ring.slots)
+        ],
     )
     ring.refill(0, ring.slots)
     return launch

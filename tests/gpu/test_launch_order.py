@@ -25,6 +25,7 @@ from evaluation.bench.process.limits import ProcessLimits
 from evaluation.bench.timing.clock import WindowClock
 from evaluation.bench.timing.window import Observe, WindowTimer, no_observation
 from evaluation.kinds.kernel import builds
+from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.types import Split
 from tests.gpu.submissions import HERE, Submission
 
@@ -65,7 +66,7 @@ def timer_of(
     with (
         contextlib.closing(cuda_ipc.DeviceMemory()) as memory,
         ProcessHandle(fork_server, limits, WindowClock()) as process,
-        BufferRing(task.operator, case, LAUNCHES, memory) as ring,
+        BufferRing(OperatorWorkload(task.operator, case, memory.device), LAUNCHES, memory) as ring,
     ):
         process.load(build.language, build.folder, task.operator.name)
         timer = WindowTimer(process, ring, False, "here", observe=observe)

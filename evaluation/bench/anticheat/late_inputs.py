@@ -41,8 +41,7 @@ class LateInputs:
     def __init__(self, ring: BufferRing, first: int, launches: int) -> None:
         """Choose from the launches of a window, three or more, from slot `first` on."""
         self._ring = ring
-        structured = any(argument.structured for argument in ring.reference.operator.inputs)
-        count = 0 if structured else LATE_LAUNCHES
+        count = LATE_LAUNCHES if ring.workload.late else 0
         device = ring.inputs.bytes.device.type
         self._settled = SETTLED_SECONDS[device]
         shares = sorted(secrets.SystemRandom().random() * LATEST for _ in range(count))

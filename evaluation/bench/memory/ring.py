@@ -17,12 +17,9 @@ from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.input_pool import InputPool, is_gathered
 from evaluation.bench.memory.layout import Layout, Region, Rows, TensorSpec
 from evaluation.bench.memory.poison import BYTES, bits_of, poison, unwritten
-from evaluation.bench.memory.verify import acceptable, compare_launch
+from evaluation.bench.memory.workload import Workload, slot_bytes
 from evaluation.errors import SubmissionError
-from evaluation.tasks.domain import dtype_of, shape_of
-from evaluation.tasks.operator import Operator
-from evaluation.tasks.reference import Reference
-from evaluation.types import Argument, Case, Reason
+from evaluation.types import Argument, Reason
 
 MAX_SLOTS = 8192
 """On a CPU, where so many launches of 0.1 us take longer than the overhead of a window."""
@@ -32,29 +29,9 @@ POISON_DIVISOR = {"cpu": 4, "cuda": 5}
 """One in so many launches of a window is searched for poison; on a GPU `poll` reads each."""
 
 
-def ring_slots(operator: Operator, case: Case, ring_bytes: int) -> int:
+def ring_slots(workload: Workload, ring_bytes: int) -> int:
     """Return the launches whose tensors take `ring_bytes` or more, from two to MAX_SLOTS."""
-    return max(2, min(MAX_SLOTS, math.ceil(ring_bytes / slot_bytes(operator, case))))
-
-
-def slot_bytes(operator: Operator, case: Case) -> int:
-    """Return the bytes of the tensors of one launch, guard bands included."""
-    own = (*operator.activations, *operator.outputs)
-    return Layout.of(_specs(own, case), 1).stride
-
-
-def values_of(operator: Operator, case: Case) -> dict[str, Any]:
-    """Return the sizes, then the scalars, of a case by name, as an entry point receives them."""
-    values: dict[str, Any] = {size: int(case[size]) for size in operator.sizes}
-    for scalar in operator.scalars:
-        value = case[scalar.name]
-        values[scalar.name] = int(value) if scalar.dtype == "int64" else float(value)
-    return values
-
-
-def _specs(arguments: Sequence[Argument], case: Case) -> list[TensorSpec]:
-    tensors = (argument for argument in arguments if argument.role != "scalar")
-    return [TensorSpec(a.name, shape_of(a, case), dtype_of(a, case)) for a in tensors]
+    return max(2, min(MAX_SLOTS, math.ceil(ring_bytes / slot_bytes(workload))))
 
 
 class Bound(Protocol):
@@ -79,31 +56,26 @@ class BufferRing:
 
     def __init__(
         self,
-        operator: Operator,
-        case: Case,
+        workload: Workload,
         slots: int,
         memory: HostMemory | cuda_ipc.DeviceMemory | None = None,
-        seed: int | None = None,
     ) -> None:
-        """Make the memory of a case. `seed` is that of the weights of a suite's module."""
+        """Make the memory for so many launches of a workload."""
         memory = memory or HostMemory()
-        self.reference = Reference(operator, case, memory.device, seed)
-        self.values = values_of(operator, case)
+        self.workload = workload
         self.slots = slots
-        inputs, outputs = (
-            Layout.of(_specs(arguments, case), slots)
-            for arguments in (operator.activations, operator.outputs)
-        )
+        inputs, outputs = (Layout.of(each, slots) for each in (workload.inputs, workload.outputs))
         self.inputs = memory.region("inputs", inputs.shuffled())
         # On a GPU the order in which outputs are written is sampled, in one pass over the memory.
         on_gpu = memory.device.type != "cpu"
         self.outputs = memory.region("outputs", outputs if on_gpu else outputs.shuffled())
         self.weights: Region | None = None
-        """The weights of a suite's module, of one slot that all launches share."""
-        if operator.weights:
-            self.weights = memory.region("weights", Layout.of(_specs(operator.weights, case), 1))
+        """Weights that all launches share, of one slot."""
+        if workload.weights:
+            specs = [TensorSpec.of(name, value) for name, value in workload.weights.items()]
+            self.weights = memory.region("weights", Layout.of(specs, 1))
             for name, tensor in self.weights.slot(0).items():
-                tensor.copy_(self.reference.weights[name])
+                tensor.copy_(workload.weights[name])
         self.secret = 0
         """The poison of the outputs."""
         self.check_seconds: float | None = None
@@ -113,7 +85,7 @@ class BufferRing:
         self._poll_found_poison = False
         self._device = memory.device
         self._on_gpu = on_gpu
-        self._shapes = {a.name: shape_of(a, case) for a in operator.arguments}
+        self._shapes = {spec.name: spec.shape for spec in (*workload.inputs, *workload.outputs)}
         self._random = torch.Generator(memory.device).manual_seed(secrets.randbits(63))
         self._starts: dict[str, torch.Tensor] = {
             spec.name: torch.zeros((2, slots), dtype=torch.int64, device=self._device)
@@ -130,8 +102,8 @@ class BufferRing:
 
     def bind(self, process: Bound) -> None:
         """Give a process the memory of the case."""
-        reference = self.reference
-        process.bind(reference.operator.arguments, self.regions, self.values, reference.suite_call)
+        workload = self.workload
+        process.bind(workload.arguments, self.regions, workload.values, workload.suite_call)
 
     @property
     def bytes(self) -> int:
@@ -140,7 +112,7 @@ class BufferRing:
 
     @cached_property
     def _pool(self) -> InputPool:
-        return InputPool(self.reference, self._random)
+        return self.workload.pool(self._random)
 
     # Writes before a launch
 
@@ -251,15 +223,7 @@ class BufferRing:
                 spec.name: self._shaped(spec.name, self.outputs.column(spec.name)[rows])
                 for spec in self.outputs.layout.specs
             }
-            if acceptable(outputs, self.reference.expected_of_many(inputs)):
-                continue
-            for index in range(len(launches)):
-                given, found = (
-                    {name: tensor[index] for name, tensor in tensors.items()}
-                    for tensors in (inputs, outputs)
-                )
-                given |= self.reference.weights
-                compare_launch(self.reference, given, found, self.secret, where)
+            self.workload.check(inputs, outputs, self.secret, where)
 
     def check_written(self, inputs: Sequence[Mapping[str, torch.Tensor]], where: str) -> None:
         """Raise SubmissionError when inputs or any guard band changed since `write`."""
@@ -276,7 +240,7 @@ class BufferRing:
         """Raise SubmissionError when the shared weights changed."""
         if self.weights:
             for name, tensor in self.weights.slot(0).items():
-                if not torch.equal(bits_of(tensor), bits_of(self.reference.weights[name])):
+                if not torch.equal(bits_of(tensor), bits_of(self.workload.weights[name])):
                     message = f"{where}: the weight {name} was changed"
                     raise SubmissionError(Reason.INPUT_MUTATED, message)
 

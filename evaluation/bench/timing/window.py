@@ -93,11 +93,11 @@ class WindowTimer:
         self.process, self.ring = process, ring
         self.trusted, self.where = trusted, where
         self._observe = observe
-        self.gpu_clocked = ring.reference.device.type != "cpu"
+        self.gpu_clocked = ring.workload.device.type != "cpu"
         # On a GPU a baseline that writes is checked too, so that its windows have the same
         # surroundings. On a processor that would take half of the time.
         self.checked = not trusted or (self.gpu_clocked and not discards)
-        self._marked = ring.reference.operator.outputs[0].name if discards else ""
+        self._marked = ring.outputs.layout.specs[0].name if discards else ""
         self.seconds = 0.0
         """Seconds spent in windows."""
         self.captured = False
@@ -113,7 +113,7 @@ class WindowTimer:
         """Whether other work held up the last window, on a processor."""
         with attribute_failure(self):
             self._bind()
-            trips = EMPTY_TRIPS[ring.reference.device.type]
+            trips = EMPTY_TRIPS[ring.workload.device.type]
             self.empty = float(min(self._empty_trip() for _ in range(trips)))
             """Nanoseconds to subtract from a window without a GPU clock."""
         self.window()  # the first call pays for pages, compilation and lazy set-up
@@ -223,7 +223,7 @@ class WindowTimer:
 
     def sample(self) -> int:
         """Return how many launches of a window to check."""
-        device, each = self.ring.reference.device.type, self.ring.check_seconds
+        device, each = self.ring.workload.device.type, self.ring.check_seconds
         if each is None:
             return 1
         share = CHECK_SECONDS[device] / each

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from functools import cache
 from typing import Any
 
-from evaluation.bench.memory.ring import ring_slots, values_of
+from evaluation.bench.memory.ring import ring_slots
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.limits import ProcessLimits
 from evaluation.bench.process.task_host import processes_of
@@ -25,6 +25,7 @@ from evaluation.errors import Broken, RequestError
 from evaluation.judge import pipeline
 from evaluation.judge.request import Request
 from evaluation.kinds.kernel.builds import Build, build
+from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.sandbox import launch, untrusted_files
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import BUILD_LIMITS, SECONDS
@@ -151,17 +152,18 @@ def split_policy(policy: Policy) -> tuple[Policy, str]:
 def _job(task: Task, built: Build, case: Case, name: str, tool: Tool) -> dict[str, Any]:
     """Return the job of the sandboxed process: plain data without secrets."""
     operator = task.operator
+    workload = OperatorWorkload(operator, case)
     return {
         "tool": name,
         "loader": languages()[built.language].loader,
         "folder": str(built.folder.resolve()),
         "entry": operator.name,
         "reference": str((operator.folder / "reference.py").resolve()),
-        "arguments": [dataclasses.asdict(argument) for argument in operator.arguments],
+        "arguments": [dataclasses.asdict(argument) for argument in workload.arguments],
         "case": dataclasses.asdict(case),
-        "values": values_of(operator, case),
+        "values": workload.values,
         "suite_call": suite_call(operator, case, seed=0),
-        "slots": min(tool.LAUNCHES, ring_slots(operator, case, RING_BYTES)),
+        "slots": min(tool.LAUNCHES, ring_slots(workload, RING_BYTES)),
         "launches": tool.LAUNCHES,
     }
 

@@ -21,8 +21,9 @@ from evaluation.bench.devices import detect
 from evaluation.bench.devices.device import Device
 from evaluation.bench.memory.cuda_ipc import DeviceMemory
 from evaluation.bench.memory.host import HostMemory
-from evaluation.bench.memory.ring import BufferRing, ring_slots, slot_bytes
+from evaluation.bench.memory.ring import BufferRing, ring_slots
 from evaluation.bench.memory.verify import compare_launch
+from evaluation.bench.memory.workload import Workload, slot_bytes
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.handle import ProcessHandle
 from evaluation.bench.process.limits import ProcessLimits
@@ -37,6 +38,7 @@ from evaluation.errors import Broken
 from evaluation.kinds.kernel import confirmation
 from evaluation.kinds.kernel.baselines import cached_times
 from evaluation.kinds.kernel.builds import Build
+from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.sandbox import untrusted_files
 from evaluation.tasks.domain import tensor_bytes
 from evaluation.tasks.input_families import families_for
@@ -114,10 +116,11 @@ class MeasurementSession:
         if self._preferred:
             self.process(self._preferred)
         if self.task.kind == GPU:
-            with self._ring(self.task.checked_cases()[0], slots=2) as ring:
+            workload = self._workload(self.task.checked_cases()[0])
+            with BufferRing(workload, 2, self._memory) as ring:
                 ring.refill(0, 2)
                 ring.poll()
-                ring.reference.expected(ring.reference.draw())
+                workload.reference.expected(workload.reference.draw())
 
     def set_candidate(self, candidate: Build, device: Device) -> Self:
         """Judge this candidate on this device, in the calling thread."""
@@ -174,7 +177,7 @@ class MeasurementSession:
 
     def call(self, case: Case) -> None:
         """Load the candidate, find its entry point and run it once. Raises SubmissionError."""
-        with self._ring(case, slots=2) as ring:
+        with BufferRing(self._workload(case), 2, self._memory) as ring:
             candidate = self.process("candidate")
             ring.bind(candidate)
             ring.refill(0, 2)
@@ -193,7 +196,9 @@ class MeasurementSession:
         """
         # On a CPU memory of many slots takes longer to make than more requests do.
         worst, slots = 0.0, CHECKED_TOGETHER if thorough and self.task.kind == GPU else 1
-        with self._ring(case, slots) as ring:
+        workload = self._workload(case)
+        reference = workload.reference
+        with BufferRing(workload, slots, self._memory) as ring:
             candidate = self.process("candidate")
             ring.bind(candidate)
             elements = sum(view.numel() for view in ring.inputs.slot(0).values())
@@ -202,7 +207,7 @@ class MeasurementSession:
             families += secrets.SystemRandom().sample(families, twice)
             for first in range(0, len(families), slots):
                 some = families[first : first + slots]
-                inputs = [ring.reference.draw(family) for family in some]
+                inputs = [reference.draw(family) for family in some]
                 ring.write(inputs)
                 candidate.run(0, len(some))
                 candidate.require_idle()
@@ -210,9 +215,7 @@ class MeasurementSession:
                 for slot, family in enumerate(some):
                     where = f"case {case.name}, {family} inputs"
                     outputs = ring.outputs.slot(slot)
-                    error = compare_launch(
-                        ring.reference, inputs[slot], outputs, ring.secret, where
-                    )
+                    error = compare_launch(reference, inputs[slot], outputs, ring.secret, where)
                     worst = max(worst, error)
         return worst
 
@@ -293,7 +296,7 @@ class MeasurementSession:
     def _warm(self, case: Case, cold: WindowTimer, cold_ns: float) -> float:
         """Return the nanoseconds per launch with warm caches, between two slots in turn."""
         launches = math.ceil(WARM_SECONDS * 1e9 / cold_ns)
-        with self._ring(case, WARM_SLOTS) as ring:
+        with BufferRing(self._workload(case), WARM_SLOTS, self._memory) as ring:
             timer = self._timer(ring, "candidate", case)
             timer.capture(min(MAX_LAUNCHES, max(cold.launches, launches)))
             timer.empty = statistics.median(cold.overhead)
@@ -313,8 +316,8 @@ class MeasurementSession:
         flops = self.operator.least_operations(flops)
         return self.device.roofline_seconds(moved, flops, working_set, unit) * 1e9
 
-    def _ring(self, case: Case, slots: int) -> BufferRing:
-        return BufferRing(self.operator, case, slots, self._memory, self._seed)
+    def _workload(self, case: Case) -> OperatorWorkload:
+        return OperatorWorkload(self.operator, case, self._memory.device, self._seed)
 
     def _timer(self, ring: BufferRing, name: str, case: Case) -> WindowTimer:
         trusted, discards = name != "candidate", self._builds[name].discards
@@ -339,8 +342,9 @@ class MeasurementSession:
 
     @contextmanager
     def _settled_calls(self, case: Case, plan: Plan, names: Sequence[str]) -> Timers:
-        slots = ring_slots(self.operator, case, 2 * self.device.last_level_cache_bytes)
-        with self._ring(case, slots) as ring:
+        workload = self._workload(case)
+        slots = ring_slots(workload, 2 * self.device.last_level_cache_bytes)
+        with BufferRing(workload, slots, self._memory) as ring:
             timers = [self._timer(ring, name, case) for name in names]
             for timer in timers:
                 timer.settle(plan.window_seconds)
@@ -357,15 +361,16 @@ class MeasurementSession:
         small.
         """
         guess = max(LAUNCH_NS, self._floor_ns(case, self.device.memory_bytes) / EFFICIENCY)
-        slots = self._slots(case, plan, [guess] * len(names))
+        workload = self._workload(case)
+        slots = self._slots(workload, plan, [guess] * len(names))
         for last in (False, True):
-            with self._ring(case, slots) as ring:
+            with BufferRing(workload, slots, self._memory) as ring:
                 timers = [self._timer(ring, name, case) for name in names]
                 once = [timer.window() for timer in timers]
                 times = [ns if ns > SLOW_NS else guess for ns in once]
-                launches = min(slots, self._slots(case, plan, times))
+                launches = min(slots, self._slots(workload, plan, times))
                 times = [timer.capture(launches) for timer in timers]
-                wanted = self._slots(case, plan, times)
+                wanted = self._slots(workload, plan, times)
                 if last or wanted <= LONGER * slots:
                     if not launches / LONGER <= wanted <= launches * LONGER:
                         for timer in timers:
@@ -375,10 +380,10 @@ class MeasurementSession:
             slots = wanted
             guess = max(times)
 
-    def _slots(self, case: Case, plan: Plan, times: Sequence[float]) -> int:
+    def _slots(self, workload: Workload, plan: Plan, times: Sequence[float]) -> int:
         """Return the launches of a window for these nanoseconds per launch of each process."""
         launches = launches_for(times, plan.window_seconds)
-        each, cache = slot_bytes(self.operator, case), self.device.last_level_cache_bytes
+        each, cache = slot_bytes(workload), self.device.last_level_cache_bytes
         # Where even the longest ring stays in the cache, a shorter one is as good.
         ring = 2 * cache if MAX_LAUNCHES * each > cache else 0
         max_slots = max(2, self.device.memory_bytes // (4 * each))

@@ -25,6 +25,7 @@ from evaluation.importers.checkout import Checkout
 from evaluation.importers.importer import import_suite
 from evaluation.importers.suites import suites
 from evaluation.kinds.kernel.load import load_task
+from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.sandboxed.kernels import loader
 from evaluation.sandboxed.kernels.torch import TorchKernel
 from evaluation.tasks.loaded_code import LoadedCode
@@ -173,20 +174,22 @@ def largest_error(task: Task, source: str, folder: Path) -> float:
     (folder / task.target_file).write_text(source)
     kernel = loader("torch").load(folder, task.operator.name)
     assert isinstance(kernel, TorchKernel)
-    with BufferRing(task.operator, task.checked_cases()[0], slots=2) as ring:
-        kernel.suite_call = ring.reference.suite_call
+    with BufferRing(OperatorWorkload(task.operator, task.checked_cases()[0]), slots=2) as ring:
+        kernel.suite_call = ring.workload.reference.suite_call
         shared = ring.weights.slot(0) if ring.weights else {}
         slots = [
-            {**ring.values, **ring.inputs.slot(n), **ring.outputs.slot(n), **shared}
+            {**ring.workload.values, **ring.inputs.slot(n), **ring.outputs.slot(n), **shared}
             for n in range(2)
         ]
         launch = kernel.bind(task.operator.arguments, slots)
-        given = [ring.reference.draw() for _ in slots]
+        given = [ring.workload.reference.draw() for _ in slots]
         ring.write(given)
         launch(0, 2)
         ring.check_written(given, "here")
         worst = max(
-            compare_launch(ring.reference, given[n], ring.outputs.slot(n), ring.secret, "here")
+            compare_launch(
+                ring.workload.reference, given[n], ring.outputs.slot(n), ring.secret, "here"
+            )
             for n in range(2)
         )
         ring.refill(0, 2)
@@ -251,7 +254,7 @@ def test_operations_of_an_imported_problem_bound_no_time(imported: Path, task: T
 
 def test_changed_weights_are_found(imported: Path) -> None:
     task = task_of(imported, LINEAR)
-    with BufferRing(task.operator, task.checked_cases()[0], 2) as ring:
+    with BufferRing(OperatorWorkload(task.operator, task.checked_cases()[0]), 2) as ring:
         ring.check_weights("here")
         assert ring.weights is not None
         ring.weights.slot(0)["linear_bias"][0] += 1

@@ -22,6 +22,7 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing.window import Observation
 from evaluation.errors import Broken, SubmissionError
 from evaluation.kinds.kernel.load import load_operator
+from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.types import Reason
 from tests.evaluation.bench.anticheat import test_staged_inputs
 from tests.evaluation.bench.anticheat.test_launch_order import (
@@ -114,7 +115,7 @@ class Hasty(Window):
         for launch in range(count):
             slot = (first + launch) % SLOTS
             inputs, out = self.inputs_of(slot), self.ring.outputs.slot(slot)["out"]
-            out.copy_(inputs["x"] * inputs["weight"] + self.ring.values["shift"])
+            out.copy_(inputs["x"] * inputs["weight"] + self.ring.workload.values["shift"])
         return 1000 * count
 
 
@@ -225,7 +226,9 @@ def test_inputs_after_the_last_launch_are_not_in_time(ring: BufferRing) -> None:
     ring.check_inputs("here")
     for slot in range(SLOTS):
         inputs = ring.inputs.slot(slot)
-        ring.outputs.slot(slot)["out"].copy_(inputs["x"] * inputs["weight"] + ring.values["shift"])
+        ring.outputs.slot(slot)["out"].copy_(
+            inputs["x"] * inputs["weight"] + ring.workload.values["shift"]
+        )
     ring.verify_launches(0, range(SLOTS), "here")
 
 
@@ -277,7 +280,7 @@ def test_decoys_are_inputs_that_were_written_for_the_window(ring: BufferRing) ->
 def test_structured_inputs_are_whole_in_every_launch() -> None:
     operator = load_operator(TASKS / "LinearAlgebra" / "cholesky")
     case = min(operator.cases, key=operator.elements)
-    with BufferRing(operator, case, SLOTS) as ring:
+    with BufferRing(OperatorWorkload(operator, case), SLOTS) as ring:
         for _ in range(5):
             ring.refill(0, SLOTS)
             late = LateInputs(ring, 0, SLOTS)

@@ -25,6 +25,7 @@ from evaluation.bench.process.handle import ProcessHandle
 from evaluation.bench.timing import gpu_clock
 from evaluation.bench.timing.window import WindowTimer
 from evaluation.errors import SubmissionError
+from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.tasks.spec import Task
 from evaluation.types import Reason, Split
 
@@ -62,7 +63,7 @@ class Window:
     def write(self, first: int, count: int) -> None:
         for slot, half in self.steps(first, count):
             inputs, out = self.inputs_of(slot), self.ring.outputs.slot(slot)["out"]
-            values = inputs["x"] * inputs["weight"] + self.ring.values["shift"]
+            values = inputs["x"] * inputs["weight"] + self.ring.workload.values["shift"]
             rows = slice(None, len(out) // 2) if half == 0 else slice(len(out) // 2, None)
             with UNDISTURBED:
                 out[rows] = values[rows]
@@ -156,7 +157,7 @@ def ring(task: Task, monkeypatch: pytest.MonkeyPatch) -> Iterator[BufferRing]:
     monkeypatch.setattr(Layout, "shuffled", inputs_shuffled)
     seen = task.cases(Split.SEEN)[0]
     case = dataclasses.replace(seen, symbols={"rows": 64, "cols": 256, "shift": 0.5})
-    with BufferRing(task.operator, case, SLOTS) as ring:
+    with BufferRing(OperatorWorkload(task.operator, case), SLOTS) as ring:
         yield ring
 
 

@@ -20,6 +20,7 @@ from evaluation.bench.timing.window import Observe, WindowTimer, no_observation
 from evaluation.errors import SubmissionError
 from evaluation.kinds.kernel import builds
 from evaluation.kinds.kernel.load import load_task
+from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.tasks.spec import Task
 from evaluation.types import Reason, Split
 from tests.evaluation.conftest import OPERATORS
@@ -78,7 +79,7 @@ def timer_of(
     case = task.cases(Split.SEEN)[0]
     with (
         ProcessHandle(fork_server, limits, WindowClock()) as process,
-        BufferRing(task.operator, case, SLOTS, memory) as ring,
+        BufferRing(OperatorWorkload(task.operator, case, memory.device), SLOTS, memory) as ring,
     ):
         process.load(language, build.folder, "scaled")
         timer = WindowTimer(process, ring, False, "here", observe=observe)

@@ -8,8 +8,10 @@ import random
 import pytest
 import torch
 
-from evaluation.bench.memory.ring import MAX_SLOTS, BufferRing, ring_slots, slot_bytes, values_of
+from evaluation.bench.memory.ring import MAX_SLOTS, BufferRing, ring_slots
+from evaluation.bench.memory.workload import slot_bytes
 from evaluation.errors import SubmissionError
+from evaluation.kinds.kernel.workload import OperatorWorkload, values_of
 from evaluation.tasks.spec import Task
 from evaluation.types import Case, Reason, Split
 
@@ -34,7 +36,7 @@ def test_refill_repeats_no_slice_of_inputs(
 ) -> None:
     # By chance two repeat about once in a thousand times, so the seed is fixed.
     monkeypatch.setattr("secrets.randbits", random.Random(1).getrandbits)
-    with BufferRing(task.operator, case_of(task, *size), slots=4) as ring:
+    with BufferRing(OperatorWorkload(task.operator, case_of(task, *size)), slots=4) as ring:
         seen: list[set[tuple[float, float]]] = []
         for _ in range(2):
             ring.refill(0, 4)
@@ -46,7 +48,7 @@ def test_refill_repeats_no_slice_of_inputs(
 
 @pytest.mark.parametrize("size", [(1, 1), (8, 32), (128, 1024)], ids=["one", "small", "large"])
 def test_verify_right_outputs_accepts_them(task: Task, size: tuple[int, int]) -> None:
-    with BufferRing(task.operator, case_of(task, *size), slots=3) as ring:
+    with BufferRing(OperatorWorkload(task.operator, case_of(task, *size)), slots=3) as ring:
         for first, count in ((0, 3), (2, 2)):
             ring.refill(first, count)
             compute(ring, range(3))
@@ -55,7 +57,7 @@ def test_verify_right_outputs_accepts_them(task: Task, size: tuple[int, int]) ->
 
 
 def test_verify_outputs_for_earlier_inputs_are_wrong(task: Task) -> None:
-    with BufferRing(task.operator, case_of(task, 8, 32), slots=2) as ring:
+    with BufferRing(OperatorWorkload(task.operator, case_of(task, 8, 32)), slots=2) as ring:
         ring.refill(0, 2)
         compute(ring, range(2))
         earlier = ring.outputs.slot(1)["out"].clone()
@@ -68,7 +70,7 @@ def test_verify_outputs_for_earlier_inputs_are_wrong(task: Task) -> None:
 
 
 def test_verify_changed_input_is_refused(task: Task) -> None:
-    with BufferRing(task.operator, case_of(task, 8, 32), slots=2) as ring:
+    with BufferRing(OperatorWorkload(task.operator, case_of(task, 8, 32)), slots=2) as ring:
         ring.refill(0, 2)
         compute(ring, range(2))
         ring.inputs.slot(1)["x"][3, 3] = torch.nan
@@ -87,7 +89,7 @@ def poll_as_on_a_gpu(ring: BufferRing, first: int, count: int) -> None:
 def test_poll_launch_without_outputs_is_refused(
     task: Task, size: tuple[int, int], first: int, count: int
 ) -> None:
-    with BufferRing(task.operator, case_of(task, *size), slots=5) as ring:
+    with BufferRing(OperatorWorkload(task.operator, case_of(task, *size)), slots=5) as ring:
         for late in range(count):
             ring.refill(first, count)
             compute(ring, range(5))
@@ -104,7 +106,7 @@ def test_poll_launch_without_outputs_is_refused(
 
 
 def test_select_polled_chooses_one_element_of_each_launch_and_in_time_all(task: Task) -> None:
-    with BufferRing(task.operator, case_of(task, 2, 8), slots=4) as ring:
+    with BufferRing(OperatorWorkload(task.operator, case_of(task, 2, 8)), slots=4) as ring:
         ring.refill(0, 4)
         rows = ring.outputs.layout.order
         column = ring.outputs.column("out")
@@ -120,7 +122,7 @@ def test_select_polled_chooses_one_element_of_each_launch_and_in_time_all(task: 
 
 
 def test_poll_empty_outputs_finds_nothing(task: Task) -> None:
-    with BufferRing(task.operator, case_of(task, 0, 8), slots=2) as ring:
+    with BufferRing(OperatorWorkload(task.operator, case_of(task, 0, 8)), slots=2) as ring:
         poll_as_on_a_gpu(ring, 0, 2)
         assert ring.polled == []
         ring.verify(0, 2, sample=0, where="here")
@@ -128,11 +130,11 @@ def test_poll_empty_outputs_finds_nothing(task: Task) -> None:
 
 def test_ring_slots_outgrow_the_cache_within_bounds(task: Task) -> None:
     small, large = case_of(task, 8, 32), case_of(task, 128, 1024)
-    slots = ring_slots(task.operator, small, 100_000)
-    assert (slots - 1) * slot_bytes(task.operator, small) < 100_000
-    assert slots * slot_bytes(task.operator, small) >= 100_000
-    assert ring_slots(task.operator, large, 1) == 2
-    assert ring_slots(task.operator, small, 1 << 40) == MAX_SLOTS
+    slots = ring_slots(OperatorWorkload(task.operator, small), 100_000)
+    assert (slots - 1) * slot_bytes(OperatorWorkload(task.operator, small)) < 100_000
+    assert slots * slot_bytes(OperatorWorkload(task.operator, small)) >= 100_000
+    assert ring_slots(OperatorWorkload(task.operator, large), 1) == 2
+    assert ring_slots(OperatorWorkload(task.operator, small), 1 << 40) == MAX_SLOTS
 
 
 def test_values_of_a_case_have_the_types_of_the_entry_point(task: Task) -> None:
@@ -142,7 +144,7 @@ def test_values_of_a_case_have_the_types_of_the_entry_point(task: Task) -> None:
 
 
 def test_ring_has_one_region_of_each_role_with_rows_in_secret_orders(task: Task) -> None:
-    with BufferRing(task.operator, case_of(task, 8, 32), slots=24) as ring:
+    with BufferRing(OperatorWorkload(task.operator, case_of(task, 8, 32)), slots=24) as ring:
         assert ring.regions == [ring.inputs, ring.outputs]
         assert ring.bytes == sum(region.layout.size for region in ring.regions)
         orders = [region.layout.order for region in ring.regions]
@@ -151,7 +153,7 @@ def test_ring_has_one_region_of_each_role_with_rows_in_secret_orders(task: Task)
 
 
 def test_verify_of_undecided_launches_compares_no_values(task: Task) -> None:
-    with BufferRing(task.operator, case_of(task, 8, 32), slots=4) as ring:
+    with BufferRing(OperatorWorkload(task.operator, case_of(task, 8, 32)), slots=4) as ring:
         ring.refill(1, 4)
         compute(ring, range(4))
         ring.outputs.slot(3)["out"][0, 0] += 1  # the window's third launch
@@ -164,7 +166,7 @@ def test_verify_of_undecided_launches_compares_no_values(task: Task) -> None:
 
 @pytest.mark.parametrize("role", ["inputs", "outputs"])
 def test_guard_band_of_any_row_is_checked(task: Task, role: str) -> None:
-    with BufferRing(task.operator, case_of(task, 8, 32), slots=4) as ring:
+    with BufferRing(OperatorWorkload(task.operator, case_of(task, 8, 32)), slots=4) as ring:
         ring.refill(0, 4)
         ring.check_guards("here")
         getattr(ring, role).row(2)[0] ^= 1

@@ -21,6 +21,7 @@ from evaluation.bench.timing import gpu_clock
 from evaluation.bench.timing.gpu_clock import MAX_SECONDS, GpuClock
 from evaluation.bench.timing.window import Observation, WindowTimer, no_observation
 from evaluation.kinds.kernel import session
+from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.tasks.spec import Task
 from evaluation.types import Split, Verdict
 from tests.evaluation.conftest import judged
@@ -59,7 +60,7 @@ def honest(share: float) -> list[Write]:
 def ring(task: Task) -> Iterator[BufferRing]:
     seen = task.cases(Split.SEEN)[0]
     case = dataclasses.replace(seen, symbols={"rows": 4, "cols": 32, "shift": 0.5})
-    with BufferRing(task.operator, case, SLOTS) as ring:
+    with BufferRing(OperatorWorkload(task.operator, case), SLOTS) as ring:
         ring.refill(0, SLOTS)
         yield ring
 

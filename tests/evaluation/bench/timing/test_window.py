@@ -26,6 +26,7 @@ from evaluation.bench.timing.window import (
     less_empty,
 )
 from evaluation.errors import Broken, SubmissionError
+from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.tasks.spec import Task
 from evaluation.types import Reason, Split
 
@@ -82,7 +83,7 @@ class FakeProcess:
         for index in range(first, first + count if self.writes else first):
             given = self.ring.inputs.slot(index % self.ring.slots)
             out = self.ring.outputs.slot(index % self.ring.slots)["out"]
-            out.copy_(given["x"] * given["weight"] + self.ring.values["shift"])
+            out.copy_(given["x"] * given["weight"] + self.ring.workload.values["shift"])
         sampler(lambda: True)
         observe()
         each = LAUNCH if replay or not self.captures else EAGER
@@ -93,7 +94,7 @@ class FakeProcess:
 def timed(
     task: Task, slots: int = 64, captures: bool = True, trusted: bool = False
 ) -> Iterator[tuple[WindowTimer, FakeProcess]]:
-    with BufferRing(task.operator, task.cases(Split.SEEN)[0], slots) as ring:
+    with BufferRing(OperatorWorkload(task.operator, task.cases(Split.SEEN)[0]), slots) as ring:
         process = FakeProcess(ring, captures)
         yield WindowTimer(cast(ProcessHandle, process), ring, trusted, where="here"), process
 
@@ -251,7 +252,7 @@ def test_outputs_that_are_unwritten_or_wrong_are_rejected(task: Task) -> None:
             timer.window()
         assert caught.value.reason is Reason.STALE_OUTPUT
         process.writes = True
-        cast(Any, process.ring).values["shift"] += 1.0
+        cast(Any, process.ring).workload.values["shift"] += 1.0
         with pytest.raises(SubmissionError) as caught:
             timer.window()
         assert caught.value.reason is Reason.WRONG_VALUES
@@ -271,14 +272,14 @@ def test_baseline_on_a_processor_is_not_checked(task: Task) -> None:
 def test_baseline_that_discards_its_results_marks_an_output(
     task: Task, discards: bool, marked: str
 ) -> None:
-    with BufferRing(task.operator, task.cases(Split.SEEN)[0], 8) as ring:
+    with BufferRing(OperatorWorkload(task.operator, task.cases(Split.SEEN)[0]), 8) as ring:
         process = FakeProcess(ring)
         WindowTimer(cast(ProcessHandle, process), ring, True, "here", discards).capture(8)
         assert process.marked == marked
 
 
 def test_failure_of_a_baseline_is_the_arenas_fault(task: Task) -> None:
-    with BufferRing(task.operator, task.cases(Split.SEEN)[0], 2) as ring:
+    with BufferRing(OperatorWorkload(task.operator, task.cases(Split.SEEN)[0]), 2) as ring:
         process = FakeProcess(ring)
         process.fails = SubmissionError(Reason.CRASH, "ended by SIGSEGV")
         with pytest.raises(Broken, match="the baseline failed: ended by SIGSEGV"):
@@ -351,7 +352,7 @@ def noted(task: Task) -> Iterator[tuple[WindowTimer, FakeProcess, list[Noted], l
             observations.append(Noted(happened, first, launches))
         return observations[-1] if launches > 1 else Observation()
 
-    with BufferRing(task.operator, task.cases(Split.SEEN)[0], 8) as ring:
+    with BufferRing(OperatorWorkload(task.operator, task.cases(Split.SEEN)[0]), 8) as ring:
         process = FakeProcess(ring, captures=False)
         timer = WindowTimer(cast(ProcessHandle, process), ring, False, "here", observe=observe)
         timer.resize(4)
@@ -439,7 +440,7 @@ def test_candidate_and_baseline_are_bound_to_the_same_memory(task: Task) -> None
         def bind(self, *given: object) -> None:
             bound.append(given)
 
-    with BufferRing(task.operator, task.cases(Split.SEEN)[0], 8) as ring:
+    with BufferRing(OperatorWorkload(task.operator, task.cases(Split.SEEN)[0]), 8) as ring:
         for trusted in (False, True):
             process = cast(ProcessHandle, Bound(ring))
             timer = WindowTimer(process, ring, trusted, where="here")
@@ -458,7 +459,7 @@ def test_candidate_and_baseline_are_bound_to_the_same_memory(task: Task) -> None
 def test_window_whose_threads_waited_for_a_core_is_disturbed(
     task: Task, waited_ns: int, disturbed: bool
 ) -> None:
-    with BufferRing(task.operator, task.cases(Split.SEEN)[0], 8) as ring:
+    with BufferRing(OperatorWorkload(task.operator, task.cases(Split.SEEN)[0]), 8) as ring:
         process = FakeProcess(ring)
         timer = WindowTimer(cast(ProcessHandle, process), ring, True, where="here")
         process.waited_ns = waited_ns

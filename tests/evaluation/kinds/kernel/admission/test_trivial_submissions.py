@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 
-from evaluation.bench.memory.ring import values_of
 from evaluation.code.building import nvcc
 from evaluation.code.languages import languages
 from evaluation.code.languages.hip import INCLUDE
@@ -20,6 +19,7 @@ from evaluation.judge.request import check_files
 from evaluation.kinds.kernel.admission.trivial_submissions import NOTES, probes
 from evaluation.kinds.kernel.builds import build
 from evaluation.kinds.kernel.load import load_operator, load_task
+from evaluation.kinds.kernel.workload import values_of
 from evaluation.sandboxed.kernels import loader
 from evaluation.tasks.domain import dtype_of, elements, shape_of
 from evaluation.tasks.operator import Operator, Track

@@ -1,0 +1,47 @@
+"""Workload: the tensors of one launch, its fresh inputs, and the check of its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from evaluation.bench.memory.input_pool import InputPool
+from evaluation.bench.memory.layout import Layout, TensorSpec
+from evaluation.types import Argument
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+class Workload(Protocol):
+    """What a process launches again and again: a kernel, a module alone, or a model's forward."""
+
+    device: torch.device
+    arguments: Sequence[Argument]
+    values: Mapping[str, Any]
+    """What each launch gets beside its tensors, by name."""
+    suite_call: Mapping[str, Any] | None
+    """How a suite calls its module; None for all else."""
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+    weights: Tensors
+    """Tensors that all launches share."""
+    late: bool
+    """Whether inputs may be mixed from those of two launches, so that some can arrive late."""
+
+    def pool(self, generator: torch.Generator) -> InputPool:
+        """Return a source of fresh secret inputs for many launches."""
+        ...
+
+    def check(self, inputs: Tensors, outputs: Tensors, secret: int, where: str) -> None:
+        """Check launches, stacked along the first dimension; outputs held the poison `secret`.
+
+        Raises: SubmissionError naming `where`.
+        """
+        ...
+
+
+def slot_bytes(workload: Workload) -> int:
+    """Return the bytes of the tensors of one launch, guard bands included."""
+    return Layout.of((*workload.inputs, *workload.outputs), 1).stride

@@ -1,0 +1,70 @@
+"""Workload of an operator on one case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from evaluation.bench.memory.input_pool import InputPool
+from evaluation.bench.memory.layout import TensorSpec
+from evaluation.bench.memory.verify import acceptable, compare_launch
+from evaluation.bench.memory.workload import Tensors
+from evaluation.tasks.domain import dtype_of, shape_of
+from evaluation.tasks.operator import Operator
+from evaluation.tasks.reference import CPU, Reference
+from evaluation.types import Argument, Case
+
+
+class OperatorWorkload:
+    """Launches of a kernel on one case, checked against the operator's reference."""
+
+    def __init__(
+        self, operator: Operator, case: Case, device: torch.device = CPU, seed: int | None = None
+    ) -> None:
+        """Describe a case. `seed` is that of the weights of a suite's module."""
+        self.reference = Reference(operator, case, device, seed)
+        self.device = device
+        self.arguments = operator.arguments
+        self.values = values_of(operator, case)
+        self.inputs = _specs(operator.activations, case)
+        self.outputs = _specs(operator.outputs, case)
+        self.late = not any(argument.structured for argument in operator.inputs)
+
+    @property
+    def weights(self) -> dict[str, torch.Tensor]:
+        return self.reference.weights
+
+    @property
+    def suite_call(self) -> dict[str, Any] | None:
+        return self.reference.suite_call
+
+    def pool(self, generator: torch.Generator) -> InputPool:
+        return InputPool(self.reference, generator)
+
+    def check(self, inputs: Tensors, outputs: Tensors, secret: int, where: str) -> None:
+        """See `Workload.check`."""
+        if acceptable(outputs, self.reference.expected_of_many(inputs)):
+            return
+        for launch in range(len(next(iter(outputs.values())))):
+            given, found = (_of_launch(launch, tensors) for tensors in (inputs, outputs))
+            compare_launch(self.reference, {**given, **self.weights}, found, secret, where)
+
+
+def values_of(operator: Operator, case: Case) -> dict[str, Any]:
+    """Return the sizes, then the scalars, of a case by name, as an entry point receives them."""
+    values: dict[str, Any] = {size: int(case[size]) for size in operator.sizes}
+    for scalar in operator.scalars:
+        value = case[scalar.name]
+        values[scalar.name] = int(value) if scalar.dtype == "int64" else float(value)
+    return values
+
+
+def _specs(arguments: Sequence[Argument], case: Case) -> list[TensorSpec]:
+    tensors = (argument for argument in arguments if argument.role != "scalar")
+    return [TensorSpec(a.name, shape_of(a, case), dtype_of(a, case)) for a in tensors]
+
+
+def _of_launch(launch: int, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor[launch] for name, tensor in tensors.items()}
