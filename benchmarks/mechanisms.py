@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from evaluation.bench import turns
 from evaluation.bench.anticheat import prefetched_inputs, staged_inputs, window_checks
 from evaluation.bench.memory import cuda_ipc, ring
 from evaluation.bench.memory.layout import Layout
@@ -197,7 +198,7 @@ def _no_overhead(patch: pytest.MonkeyPatch) -> None:
     def nothing(*ignored: Any) -> float:
         return 0.0
 
-    patch.setattr(session, "hidden_ns", nothing)
+    patch.setattr(turns, "hidden_ns", nothing)
 
 
 def _no_l2_reset(patch: pytest.MonkeyPatch) -> None:

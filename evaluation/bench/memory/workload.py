@@ -17,29 +17,42 @@ Tensors = Mapping[str, torch.Tensor]
 class Workload(Protocol):
     """What a process launches again and again: a kernel, a module alone, or a model's forward."""
 
-    device: torch.device
-    arguments: Sequence[Argument]
-    values: Mapping[str, Any]
-    """What each launch gets beside its tensors, by name."""
-    suite_call: Mapping[str, Any] | None
-    """How a suite calls its module; None for all else."""
-    inputs: Sequence[TensorSpec]
-    outputs: Sequence[TensorSpec]
-    weights: Tensors
-    """Tensors that all launches share."""
-    late: bool
-    """Whether inputs may be mixed from those of two launches, so that some can arrive late."""
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def arguments(self) -> Sequence[Argument]: ...
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """Return what each launch gets beside its tensors, by name."""
+
+    @property
+    def suite_call(self) -> Mapping[str, Any] | None:
+        """Return how a suite calls its module; None for all else."""
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]: ...
+
+    @property
+    def outputs(self) -> Sequence[TensorSpec]: ...
+
+    @property
+    def weights(self) -> Tensors:
+        """Return tensors that all launches share."""
+
+    @property
+    def late(self) -> bool:
+        """Return whether inputs of two launches may be mixed, so that some can arrive late."""
 
     def pool(self, generator: torch.Generator) -> InputPool:
         """Return a source of fresh secret inputs for many launches."""
-        ...
 
     def check(self, inputs: Tensors, outputs: Tensors, secret: int, where: str) -> None:
         """Check launches, stacked along the first dimension; outputs held the poison `secret`.
 
         Raises: SubmissionError naming `where`.
         """
-        ...
 
 
 def slot_bytes(workload: Workload) -> int:

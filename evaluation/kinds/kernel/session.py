@@ -8,31 +8,27 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Self
 
 import torch
 
-from evaluation.bench.anticheat import staged_inputs
-from evaluation.bench.anticheat.launch_order import OverlapDetector
-from evaluation.bench.anticheat.window_checks import checks_of
 from evaluation.bench.devices import detect
 from evaluation.bench.devices.device import Device
 from evaluation.bench.memory.cuda_ipc import DeviceMemory
 from evaluation.bench.memory.host import HostMemory
-from evaluation.bench.memory.ring import BufferRing, ring_slots
+from evaluation.bench.memory.ring import BufferRing
 from evaluation.bench.memory.verify import compare_launch
-from evaluation.bench.memory.workload import Workload, slot_bytes
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.handle import ProcessHandle
 from evaluation.bench.process.limits import ProcessLimits
 from evaluation.bench.timing import estimates
 from evaluation.bench.timing.clock import WindowClock
 from evaluation.bench.timing.disturbance import Disturbance
-from evaluation.bench.timing.estimates import Block, Blocks
-from evaluation.bench.timing.plan import Plan, launches_for, plan_for
-from evaluation.bench.timing.window import MIN_LAUNCHES, WindowTimer, hidden_ns
+from evaluation.bench.timing.estimates import Blocks
+from evaluation.bench.timing.plan import Plan, plan_for
+from evaluation.bench.timing.window import WindowTimer
+from evaluation.bench.turns import MAX_LAUNCHES, Bench, Entrant, Timers
 from evaluation.device_kind import GPU, candidate_cores
 from evaluation.errors import Broken
 from evaluation.kinds.kernel import confirmation
@@ -46,8 +42,6 @@ from evaluation.tasks.operator import TF32, Operator
 from evaluation.tasks.spec import Task
 from evaluation.types import Case, Interval, Measurement, Split
 
-Timers = Iterator[tuple[WindowTimer, ...]]
-
 TF32_LIKE = "bfloat16_tflops"
 """The peak that that of TensorFloat-32 follows from."""
 COMPUTED_TWICE = 2
@@ -57,13 +51,8 @@ CHECKED_TOGETHER = 5
 CHOICE_WINDOWS = 5
 WARM_SLOTS, WARM_WINDOWS, WARM_SECONDS = 2, 5, 0.006
 """Two slots stay in the cache. The GPU clock cannot observe them, so their windows are longer."""
-MAX_LAUNCHES = 4096
-LAUNCH_NS, EFFICIENCY = 1500.0, 0.7
-"""First guess of a launch time: at least `LAUNCH_NS`, or the roofline time over this share."""
-SLOW_NS = 1e6
-"""A longer launch is timed by a window of its own; the time of a shorter one is guessed."""
-LONGER = 1.3
-"""A window within this factor of its planned length keeps its length."""
+EFFICIENCY = 0.7
+"""The first guess of a launch time on a GPU is the roofline time over this share."""
 
 
 class MeasurementSession:
@@ -96,7 +85,7 @@ class MeasurementSession:
         self._baselines = baselines
         self._builds = {build.name: build for build in baselines}
         self._processes: dict[str, ProcessHandle] = {}
-        self._overlap_detector = OverlapDetector()
+        self._bench = Bench(self._memory, self.disturbance.tolerant)
         self.measured_cases: dict[str, Case] = {}
         """Cases that were measured, by name."""
         self.baseline_ns: dict[str, list[float]] = {}
@@ -231,18 +220,14 @@ class MeasurementSession:
         while True:
             started = time.perf_counter()
             with self.bench(case, plan, ("candidate", baseline)) as (candidate, against):
-                found = self.measure_blocks(candidate, against, plan)
+                found = self._bench.judged_blocks(candidate, against, plan)
                 if enough := len(found.counted) >= plan.min_blocks:
-                    hidden = hidden_ns(candidate, against)
-                    staged_inputs.check(candidate, self._memory)
-                    candidate.ring.check_guards(candidate.where)
-                    candidate.ring.check_weights(candidate.where)
                     captured = candidate.captured
                     eager = candidate.eager() if captured and plan.every_regime else None
             if enough:
                 break
             self.disturbance.require_quiet(found.text, time.perf_counter() - started)
-        blocks = [Block(block.candidate + hidden, block.baseline) for block in found.counted]
+        blocks = found.counted
         self.measured_cases[case.name] = case
         self.baseline_ns[case.name] = [block.baseline for block in blocks]
         interval = estimates.speedup_of(blocks, plan.spread)
@@ -278,10 +263,7 @@ class MeasurementSession:
 
     def measure_blocks(self, candidate: WindowTimer, against: WindowTimer, plan: Plan) -> Blocks:
         """Measure blocks of two timers over one ring."""
-        # The candidate's own work on an empty trip is not subtracted from its time.
-        candidate.empty = against.empty = min(candidate.empty, against.empty)
-        tolerant = self.disturbance.tolerant
-        return estimates.blocks(candidate.timed, against.timed, plan, tolerant)
+        return self._bench.blocks(candidate, against, plan)
 
     def confirm_baseline(
         self, measured: Sequence[Measurement], measure_again: Callable[[Case], Measurement]
@@ -297,7 +279,7 @@ class MeasurementSession:
         """Return the nanoseconds per launch with warm caches, between two slots in turn."""
         launches = math.ceil(WARM_SECONDS * 1e9 / cold_ns)
         with BufferRing(self._workload(case), WARM_SLOTS, self._memory) as ring:
-            timer = self._timer(ring, "candidate", case)
+            timer = self._bench.timer(ring, self._entrant("candidate"), f"case {case.name}")
             timer.capture(min(MAX_LAUNCHES, max(cold.launches, launches)))
             timer.empty = statistics.median(cold.overhead)
             return statistics.median(timer.window() for _ in range(WARM_WINDOWS))
@@ -319,76 +301,21 @@ class MeasurementSession:
     def _workload(self, case: Case) -> OperatorWorkload:
         return OperatorWorkload(self.operator, case, self._memory.device, self._seed)
 
-    def _timer(self, ring: BufferRing, name: str, case: Case) -> WindowTimer:
-        trusted, discards = name != "candidate", self._builds[name].discards
-        observe = partial(checks_of, self._overlap_detector)
-        where = f"case {case.name}"
-        return WindowTimer(self.process(name), ring, trusted, where, discards, observe)
-
     @contextmanager
     def bench(self, case: Case, plan: Plan, names: Sequence[str]) -> Timers:
-        """Yield timers of these processes over one ring, with as many launches in each window.
-
-        So the overhead is equal. The slower process's windows take at most four times the plan's.
-        """
-        settled = self._settled_graphs if self.task.kind == GPU else self._settled_calls
-        with settled(case, plan, names) as timers:
-            for timer in timers:
-                timer.overhead.clear()  # of windows before the measurement
-                timer.preparation.clear()
+        """Yield timers of these processes over one ring; see `Bench.timers`."""
+        entrants = [self._entrant(name) for name in names]
+        guess = self._floor_ns(case, self.device.memory_bytes) / EFFICIENCY
+        where = f"case {case.name}"
+        with self._bench.timers(
+            self._workload(case), self.device, plan, entrants, where, guess
+        ) as timers:
             yield timers
             for timer in timers:
                 self._spend("clocked", timer.seconds)
 
-    @contextmanager
-    def _settled_calls(self, case: Case, plan: Plan, names: Sequence[str]) -> Timers:
-        workload = self._workload(case)
-        slots = ring_slots(workload, 2 * self.device.last_level_cache_bytes)
-        with BufferRing(workload, slots, self._memory) as ring:
-            timers = [self._timer(ring, name, case) for name in names]
-            for timer in timers:
-                timer.settle(plan.window_seconds)
-            counts = [timer.count for timer in timers]
-            for timer in timers:
-                timer.resize(min(max(counts), 4 * timer.count))
-            yield tuple(timers)
-
-    @contextmanager
-    def _settled_graphs(self, case: Case, plan: Plan, names: Sequence[str]) -> Timers:
-        """Yield timers over a ring that outgrows the cache; a window launches each slot once.
-
-        The ring's size is guessed from the roofline. It is made once more where the guess was too
-        small.
-        """
-        guess = max(LAUNCH_NS, self._floor_ns(case, self.device.memory_bytes) / EFFICIENCY)
-        workload = self._workload(case)
-        slots = self._slots(workload, plan, [guess] * len(names))
-        for last in (False, True):
-            with BufferRing(workload, slots, self._memory) as ring:
-                timers = [self._timer(ring, name, case) for name in names]
-                once = [timer.window() for timer in timers]
-                times = [ns if ns > SLOW_NS else guess for ns in once]
-                launches = min(slots, self._slots(workload, plan, times))
-                times = [timer.capture(launches) for timer in timers]
-                wanted = self._slots(workload, plan, times)
-                if last or wanted <= LONGER * slots:
-                    if not launches / LONGER <= wanted <= launches * LONGER:
-                        for timer in timers:
-                            timer.capture(min(wanted, slots))
-                    yield tuple(timers)
-                    return
-            slots = wanted
-            guess = max(times)
-
-    def _slots(self, workload: Workload, plan: Plan, times: Sequence[float]) -> int:
-        """Return the launches of a window for these nanoseconds per launch of each process."""
-        launches = launches_for(times, plan.window_seconds)
-        each, cache = slot_bytes(workload), self.device.last_level_cache_bytes
-        # Where even the longest ring stays in the cache, a shorter one is as good.
-        ring = 2 * cache if MAX_LAUNCHES * each > cache else 0
-        max_slots = max(2, self.device.memory_bytes // (4 * each))
-        wanted = max(MIN_LAUNCHES, math.ceil(launches), math.ceil(ring / each))
-        return min(wanted, MAX_LAUNCHES, max_slots)
+    def _entrant(self, name: str) -> Entrant:
+        return Entrant(self.process(name), name != "candidate", self._builds[name].discards)
 
     def baseline(self) -> str:
         """Return the name of the baseline to beat: the one with the least time."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
+from evaluation.bench import turns
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.layout import Layout, TensorSpec
 from evaluation.bench.memory.poison import poison
@@ -20,7 +21,6 @@ from evaluation.bench.memory.ring import BufferRing
 from evaluation.bench.timing import gpu_clock
 from evaluation.bench.timing.gpu_clock import MAX_SECONDS, GpuClock
 from evaluation.bench.timing.window import Observation, WindowTimer, no_observation
-from evaluation.kinds.kernel import session
 from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.tasks.spec import Task
 from evaluation.types import Split, Verdict
@@ -296,7 +296,7 @@ class GpuClockedTimer(WindowTimer):
 def test_clock_of_a_real_process_agrees_with_its_verdict(
     task: Task, cache: Path, in_a_hurry: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "WindowTimer", GpuClockedTimer)
+    monkeypatch.setattr(turns, "WindowTimer", GpuClockedTimer)
     observed = GpuClockedTimer.observed
     for _ in range(3):  # a busy machine interrupts the judge's sampling
         observed.clear()
