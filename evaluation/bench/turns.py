@@ -1,6 +1,6 @@
 """Turns: processes take turns over one buffer ring, and their windows alternate.
 
-The one bench of all that is timed alone: kernels, and modules of live models.
+One bench for all that is timed alone: kernels, and modules of live models.
 """
 
 from __future__ import annotations
@@ -174,7 +174,8 @@ class Bench:
         if len(found.counted) < plan.min_blocks:
             return found
         hidden = hidden_ns(candidate, against)
-        staged_inputs.check(candidate, self.memory)
+        if candidate.process.limits.ranks == 1:  # each rank would need a stage of its own
+            staged_inputs.check(candidate, self.memory)
         candidate.ring.check_guards(candidate.where)
         candidate.ring.check_weights(candidate.where)
         charged = [Block(block.candidate + hidden, block.baseline) for block in found.counted]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import torch
 
 from evaluation.bench.memory.layout import Rows
-from evaluation.tasks.defaults import bounds_of
-from evaluation.tasks.reference import Reference
 
-FAMILIES = ("nominal", "outliers", "nominal", "shifted")
-"""Input families of the drawn sets, which are mixed so that all launches look alike."""
+Tensors = Mapping[str, torch.Tensor]
+
 MAX_GATHERED_ELEMENTS = {"cpu": 1 << 11, "cuda": 1 << 20}
 """Largest tensor that one gather copies for many launches; larger ones are copied one by one."""
 START_ALIGNMENT = 16
@@ -20,47 +18,48 @@ START_ALIGNMENT = 16
 
 
 class InputPool:
-    """Drawn inputs of a case, and random gains for them.
+    """Some drawn sets of a launch's inputs, and random gains for them.
 
     The inputs of a launch are a secret slice of the drawn values times a secret slice of the gains.
     Without gains, the first values would identify a slice, and its results could be looked up. An
     input that is drawn from a range is shifted around it instead, by a gain times its length.
     """
 
-    def __init__(self, reference: Reference, random: torch.Generator) -> None:
-        self._random, device = random, reference.device
-        self._ranges = {
-            argument.name: bounds
-            for argument in reference.operator.activations
-            if (bounds := bounds_of(argument, reference.case))
-        }
-        draws = [reference.draw(family) for family in FAMILIES]
-        generator = torch.Generator(device).manual_seed(secrets.randbits(63))
-        self._reference = reference
-        self._structured = {a.name for a in reference.operator.inputs if a.structured}
-        self._sets: Sequence[Mapping[str, torch.Tensor]] = ()
-        """Inputs of each launch of the last refill, of an operator with structured ones."""
+    def __init__(
+        self,
+        sets: Sequence[Tensors],
+        generator: torch.Generator,
+        ranges: Mapping[str, tuple[float, float]] | None = None,
+        whole: Collection[str] = (),
+        draw_sets: Callable[[int], Sequence[Tensors]] | None = None,
+    ) -> None:
+        """Prepare a pool of `sets`; inputs that are drawn `whole` are those of `draw_sets`."""
+        self._random, self._ranges, self._whole = generator, ranges or {}, frozenset(whole)
+        self._draw_sets = draw_sets
+        self._sets: Sequence[Tensors] = ()
+        """Inputs of each launch of the last refill, where some are drawn whole."""
+        self._sizes = {name: value.numel() for name, value in sets[0].items()}
         self._values: dict[str, torch.Tensor] = {}
         self._gains: dict[str, torch.Tensor] = {}
-        for name in (argument.name for argument in reference.operator.activations):
-            values = self._values[name] = torch.cat([draw[name].flatten() for draw in draws])
+        own = torch.Generator(generator.device).manual_seed(secrets.randbits(63))
+        for name in sets[0]:
+            values = self._values[name] = torch.cat([each[name].flatten() for each in sets])
             if values.dtype.is_floating_point:
-                gains = torch.rand(values.shape, generator=generator, device=device)
+                gains = torch.rand(values.shape, generator=own, device=generator.device)
                 if name not in self._ranges:
                     gains = (gains + 0.5).to(values.dtype)
                 self._gains[name] = gains
 
     def begin(self, count: int) -> None:
         """Begin a refill of so many launches: draw the inputs that are drawn whole."""
-        if self._structured:
-            self._sets = self._reference.draws(count)
+        if self._whole and self._draw_sets:
+            self._sets = self._draw_sets(count)
 
     def draw(self, name: str, count: int) -> torch.Tensor:
         """Draw the starts of slices of values and gains for launches: int64, shape [2, count]."""
-        if name in self._structured:
+        if name in self._whole:
             return torch.arange(count, device=self._random.device).expand(2, count)
-        total = self._values[name].numel()
-        size = total // len(FAMILIES)
+        total, size = self._values[name].numel(), self._sizes[name]
         step = 1 if is_gathered(size, self._random.device) else START_ALIGNMENT
         starts = -(-(total - size + 1) // step)
         shape, device = (2, count), self._random.device
@@ -76,7 +75,7 @@ class InputPool:
         values, gains, size = self._values[name], self._gains.get(name), out.shape[1]
         if not size:
             return out
-        if name in self._structured:
+        if name in self._whole:
             for number, launch in zip(_numbers(rows, out), starts[0].tolist(), strict=True):
                 out[number].copy_(self._sets[launch][name].flatten())
             return out

@@ -116,12 +116,12 @@ class BufferRing:
 
     # Writes before a launch
 
-    def write(self, inputs: Sequence[Mapping[str, torch.Tensor]]) -> None:
-        """Write these inputs into the first slots, and poison their outputs."""
-        for slot, given in enumerate(inputs):
-            for name, tensor in self.inputs.slot(slot).items():
+    def write(self, inputs: Sequence[Mapping[str, torch.Tensor]], first: int = 0) -> None:
+        """Write these inputs into the slots from `first` on, and poison their outputs."""
+        for number, given in enumerate(inputs, first):
+            for name, tensor in self.inputs.slot(number % self.slots).items():
                 tensor.copy_(given[name])
-        self._poison(0, len(inputs))
+        self._poison(first, len(inputs))
         self._wait_written()
 
     def refill(self, first: int, count: int) -> None:

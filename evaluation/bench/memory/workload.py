@@ -7,15 +7,13 @@ from typing import Any, Protocol
 
 import torch
 
-from evaluation.bench.memory.input_pool import InputPool
+from evaluation.bench.memory.input_pool import InputPool, Tensors
 from evaluation.bench.memory.layout import Layout, TensorSpec
 from evaluation.types import Argument
 
-Tensors = Mapping[str, torch.Tensor]
-
 
 class Workload(Protocol):
-    """What a process launches again and again: a kernel, a module alone, or a model's forward."""
+    """Launches of a kernel, of a module alone, or of a model's forward."""
 
     @property
     def device(self) -> torch.device: ...

@@ -7,14 +7,17 @@ from typing import Any
 
 import torch
 
-from evaluation.bench.memory.input_pool import InputPool
+from evaluation.bench.memory.input_pool import InputPool, Tensors
 from evaluation.bench.memory.layout import TensorSpec
 from evaluation.bench.memory.verify import acceptable, compare_launch
-from evaluation.bench.memory.workload import Tensors
+from evaluation.tasks.defaults import bounds_of
 from evaluation.tasks.domain import dtype_of, shape_of
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import CPU, Reference
 from evaluation.types import Argument, Case
+
+FAMILIES = ("nominal", "outliers", "nominal", "shifted")
+"""Input families of the drawn sets, which are mixed so that all launches look alike."""
 
 
 class OperatorWorkload:
@@ -41,7 +44,21 @@ class OperatorWorkload:
         return self.reference.suite_call
 
     def pool(self, generator: torch.Generator) -> InputPool:
-        return InputPool(self.reference, generator)
+        reference = self.reference
+        operator = reference.operator
+        names = [argument.name for argument in operator.activations]
+        draws = [reference.draw(family) for family in FAMILIES]
+        return InputPool(
+            [{name: draw[name] for name in names} for draw in draws],
+            generator,
+            ranges={
+                argument.name: bounds
+                for argument in operator.activations
+                if (bounds := bounds_of(argument, reference.case))
+            },
+            whole=[argument.name for argument in operator.inputs if argument.structured],
+            draw_sets=reference.draws,
+        )
 
     def check(self, inputs: Tensors, outputs: Tensors, secret: int, where: str) -> None:
         """See `Workload.check`."""

@@ -186,11 +186,11 @@ class LiveSession:
         self._stack = ExitStack()
         self._stack.callback(self._free_models)
         self.parallel = architecture.parallel
-        self._memories = [
+        self.memories = [
             DeviceMemory(rank) if kind == GPU else HostMemory()
             for rank in range(architecture.ranks)
         ]
-        for memory in self._memories:
+        for memory in self.memories:
             self._stack.callback(memory.close)
         self._processes: dict[str, ProcessHandle] = {}
         self._folders: dict[str, Path] = {}
@@ -257,7 +257,7 @@ class LiveSession:
         values: Mapping[str, Any],
     ) -> Memory:
         """Return memory for launches, for each rank where there are several."""
-        ranks = [PhaseMemory(each, inputs, outputs, slots, values) for each in self._memories]
+        ranks = [PhaseMemory(each, inputs, outputs, slots, values) for each in self.memories]
         return RankMemory(ranks) if len(ranks) > 1 else ranks[0]
 
     def _free_models(self) -> None:

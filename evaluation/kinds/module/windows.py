@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import secrets
 import statistics
 import time
@@ -15,15 +14,18 @@ from typing import Any
 
 import torch
 
+from evaluation.bench.devices import detect
 from evaluation.bench.timing import estimates
 from evaluation.bench.timing.estimates import Block
 from evaluation.bench.timing.plan import Plan, Spread
+from evaluation.bench.turns import Bench, Entrant
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import Broken, SubmissionError
 from evaluation.kinds.module import budget, drops, tape
 from evaluation.kinds.module.architectures import ModuleTask
 from evaluation.kinds.module.limits import Ratios
 from evaluation.kinds.module.session import UNTRUSTED, LiveSession, Memory, at_rank
+from evaluation.kinds.module.workload import RankRing, TapedCall
 from evaluation.sandboxed.model.phases import Regime
 from evaluation.types import Interval, Reason
 
@@ -45,7 +47,8 @@ RANK_REGIMES = (Regime.EAGER,)
 SLOTS = {CPU: 1, GPU: 16}
 """Most launches of a window of a whole forward. On a GPU, handing it over takes half a millisecond.
 """
-MAX_MODULE_SLOTS, MAX_MODULE_LAUNCHES = 64, 1024
+TAPES = 3
+"""Forwards whose calls of a module are its inputs alone."""
 MAX_PREFILL_RATIO = 2.0
 """The untimed prefill of a decode may take this many times the baseline's; more is added."""
 MAX_GAP = 1e-3
@@ -292,9 +295,7 @@ def measure(candidate: ModelWindows, baseline: ModelWindows, plan: Plan) -> Timi
     return timing_of(blocks, plan)
 
 
-def measured_blocks(
-    candidate: ModelWindows | ModuleWindows, baseline: ModelWindows | ModuleWindows, plan: Plan
-) -> list[Block]:
+def measured_blocks(candidate: ModelWindows, baseline: ModelWindows, plan: Plan) -> list[Block]:
     """Measure blocks; on a GPU without the time that handing it over takes."""
     overheads: list[float] = []
 
@@ -340,54 +341,6 @@ def timing_of(blocks: Sequence[Block], plan: Plan) -> Timing:
     )
 
 
-class ModuleWindows:
-    """Windows of one module of a process, many launches each on scaled taped inputs."""
-
-    def __init__(
-        self, session: LiveSession, mode: str, calls: Sequence[tape.ModuleCall],
-        memory: Memory, regime: Regime, truth: tape.Truth,
-    ) -> None:  # fmt: skip
-        self.session, self.mode, self.calls, self.memory = session, mode, calls, memory
-        self.regime, self.truth = regime, truth
-        self.process = session.bind(mode, memory, regime)
-        self.captured = False
-        self.start(memory.slots)
-        self.launch_ns = self.window()
-
-    def start(self, launches: int) -> None:
-        """Let a window have so many launches. More than there are slots take turns on these."""
-        self.count = launches
-        if self.regime is Regime.GRAPH:
-            self.captured = self.process.capture(0, launches)
-
-    def window(self) -> float:
-        """Return the nanoseconds of one launch, the mean of a window."""
-        # A window may have fewer launches than there are slots, and writes no others.
-        made = [self._fresh() for _ in range(min(self.count, self.memory.slots))]
-        self.process.prepare(0, self.count)
-        for slot, call in enumerate(made):
-            self.memory.write(slot, call.slot)
-        elapsed = self.process.run(0, self.count, replay=self.captured)
-        self.process.require_idle()
-        if self.mode == "candidate":
-            slot = secrets.randbelow(len(made))
-            where = f"{made[slot].name}, timed"
-            self.truth.check_all(made[slot], self.memory.read_all(slot, where), where)
-        return elapsed / self.count
-
-    def overhead(self) -> float:
-        """Return what a window without launches takes, for each launch, in nanoseconds."""
-        for slot in range(self.memory.slots):
-            self.memory.write(slot, self._fresh().slot)
-        return self.process.run(0, 0) / self.count
-
-    def _fresh(self) -> tape.ModuleCall:
-        """Return a taped call with its first floating tensor scaled by a fresh factor."""
-        call = self.calls[secrets.randbelow(len(self.calls))]
-        factor = 0.9 + 0.2 * secrets.randbelow(1 << 20) / (1 << 20)
-        return call.changed(lambda value: value * factor)
-
-
 def measure_module(
     session: LiveSession,
     task: ModuleTask,
@@ -398,39 +351,38 @@ def measure_module(
     """Measure the first module of a task alone; None where its call cannot be taped.
 
     It is measured in the first of `regimes` that both run in, usually those of its kind of device.
+    Raises: SubmissionError.
     """
-    tapes = [tape.record(session, task, phase) for _ in range(3)]
+    tapes = [tape.record(session, task, phase) for _ in range(TAPES)]
     if not tapes[0].calls:
         return None
     path = tapes[0].calls[0].path
     calls = [call for taped in tapes for call in taped.calls if call.path == path]
-    size = sum(
-        value.numel() * value.element_size() for value in (*calls[0].inputs, *calls[0].outputs)
+    workload, plan = TapedCall(session, calls), MODULE_PLANS[session.kind]
+    bench = bench_of(session)
+    device = detect.device_for(session.kind, session.cache)
+    entrants = [Entrant(session.process(name), name not in UNTRUSTED) for name in (mode, "library")]
+    ranks = session.architecture.ranks
+    usual = MODULE_REGIMES[session.kind] if ranks == 1 else RANK_REGIMES
+    for regime in regimes or usual:
+        workload.values["regime"] = regime.value
+        as_graph = regime is Regime.GRAPH
+        settled = bench.timers(
+            workload, device, plan, entrants, f"{phase} {path}, timed", captures=as_graph
+        )
+        with settled as (candidate, baseline):
+            if not as_graph or (candidate.captured and baseline.captured):
+                candidate.min_checked = 1.0  # it has some dozens of windows
+                found = bench.judged_blocks(candidate, baseline, plan).counted
+                return ModuleTiming(**vars(timing_of(found, plan)), regime=regime)
+    return None
+
+
+def bench_of(session: LiveSession) -> Bench:
+    """Return the bench of modules alone, in the memory of every rank."""
+    first, *others = session.memories
+    if not others:
+        return Bench(first, tolerant=True)
+    return Bench(
+        first, True, lambda workload, slots, _: RankRing(workload, slots, session.memories)
     )
-    slots = max(4, min(MAX_MODULE_SLOTS, math.floor((64 << 20) / max(size, 1))))
-    memory = tape.memory_of(session, calls[0], slots)
-    truth = tape.Truth(session, calls[0])
-    try:
-        usual = MODULE_REGIMES[session.kind] if session.architecture.ranks == 1 else RANK_REGIMES
-        for regime in regimes or usual:
-            pair = candidate, baseline = [
-                ModuleWindows(session, name, calls, memory, regime, truth)
-                for name in (mode, "library")
-            ]
-            if regime is not Regime.GRAPH or all(each.captured for each in pair):
-                break
-        return _measured_module(candidate, baseline)
-    finally:
-        memory.close()
-
-
-def _measured_module(candidate: ModuleWindows, baseline: ModuleWindows) -> ModuleTiming:
-    kind = candidate.session.kind
-    plan = MODULE_PLANS[kind]
-    if kind == GPU:
-        launch_ns = max(baseline.launch_ns - baseline.overhead(), baseline.launch_ns / 4)
-        launches = launches_of(plan, launch_ns, MAX_MODULE_LAUNCHES)
-        candidate.start(launches)
-        baseline.start(launches)
-    timing = timing_of(measured_blocks(candidate, baseline, plan), plan)
-    return ModuleTiming(**vars(timing), regime=candidate.regime)

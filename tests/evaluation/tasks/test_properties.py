@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluation.bench.memory.input_pool import InputPool
 from evaluation.bench.memory.verify import acceptable, compare
 from evaluation.errors import SubmissionError
 from evaluation.kinds.kernel.load import load_operator
+from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.tasks.properties import Distances
 from evaluation.tasks.reference import Reference
 from evaluation.tasks.spec import folder_of
@@ -45,7 +45,7 @@ def test_cholesky_is_judged_by_its_residual_whatever_the_launches() -> None:
 
 def test_structured_inputs_stay_whole_on_the_clock() -> None:
     reference = smallest("cholesky")
-    pool = InputPool(reference, torch.Generator())
+    pool = OperatorWorkload(reference.operator, reference.case).pool(torch.Generator())
     pool.begin(3)
     starts = pool.draw("a", 3)
     size = reference.draw()["a"].numel()

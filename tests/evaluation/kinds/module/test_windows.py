@@ -8,11 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from evaluation.bench.timing.estimates import Block
 from evaluation.device_kind import CPU, GPU
-from evaluation.kinds.module import tape, windows
+from evaluation.kinds.module import windows
 from evaluation.kinds.module.windows import ModelWindows
 from evaluation.sandboxed.model.phases import Regime
 
@@ -136,52 +135,3 @@ def test_window_runs_each_launch_on_inputs_of_its_own() -> None:
     found.memory.write = lambda slot, inputs: written.update({slot: inputs})  # type: ignore[method-assign]
     found.window()
     assert [written[slot]["x"] for slot in range(4)] == [1, 2, 3, 4]
-
-
-@pytest.mark.parametrize(
-    ("captured", "ranks"),
-    [((True, True), 1), ((False, True), 1), ((True, False), 1), ((True,) * 2, 2)],
-)
-def test_module_is_measured_as_a_graph_where_both_are_captured_and_have_one_rank(
-    captured: tuple[bool, bool], ranks: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    value = torch.zeros(8)
-    call = tape.ModuleCall("norm", "forward", [], (value,), (value,))
-    monkeypatch.setattr(tape, "record", lambda *_: tape.Tape((call,), ()))
-    monkeypatch.setattr(tape, "Truth", lambda *_: SimpleNamespace(check_all=lambda *_: 0.0))
-    memory = SimpleNamespace(
-        slots=4, write=lambda *_: None, read_all=lambda *_: [{}], close=lambda: None
-    )
-    monkeypatch.setattr(tape, "memory_of", lambda *_, **__: memory)
-    processes = dict(zip(("candidate", "library"), map(Process, captured), strict=True))
-    session: Any = SimpleNamespace(
-        kind=GPU,
-        architecture=SimpleNamespace(ranks=ranks),
-        bind=lambda mode, memory, regime: processes[mode],
-    )
-    task: Any = None
-    timing = windows.measure_module(session, task, "forward")
-    assert timing is not None
-    assert timing.regime is (Regime.GRAPH if all(captured) and ranks == 1 else Regime.EAGER)
-    assert timing.candidate_us == pytest.approx(1000)
-    launches = processes["library"].ran[-1]
-    assert launches == round(windows.MODULE_PLANS[GPU].window_seconds * 1e3)
-
-
-def test_module_is_checked_in_a_slot_that_a_launch_of_the_window_wrote(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    value = torch.zeros(8)
-    call = tape.ModuleCall("norm", "decode", [], (value,), (value,))
-    read: list[int] = []
-    memory: Any = SimpleNamespace(
-        slots=64, write=lambda *_: None, read_all=lambda slot, where: read.append(slot) or [{}]
-    )
-    truth: Any = SimpleNamespace(check_all=lambda *_: 0.0)
-    session: Any = SimpleNamespace(bind=lambda *_: Process())
-    monkeypatch.setattr(windows.secrets, "randbelow", lambda most: most - 1)
-    found = windows.ModuleWindows(session, "candidate", [call], memory, Regime.EAGER, truth)
-    for launches in (2, 500):
-        found.start(launches)
-        found.window()
-    assert read == [63, 1, 63]
