@@ -126,6 +126,7 @@ WEB_APPS = [
     "arena.accounts",
     "arena.catalog",
     "arena.runs",
+    "arena.notes",
     "arena.published",
     "arena.leaderboard",
     "arena.curation",

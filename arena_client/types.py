@@ -285,6 +285,15 @@ class ModuleOut(TypedDict):
     best: BestOut | None
 
 
+class NoteOut(TypedDict):
+    seq: int | None
+    mark: Literal["clean", "leak", "reward_hack", "interesting", "bug"]
+    quote: str
+    text: str
+    author: str
+    created_at: str
+
+
 class Page(TypedDict):
     runs: list[RunOut]
     next_cursor: str | None
@@ -428,6 +437,7 @@ class RunStarted(RunOut):
 
 class RunDetail(RunStarted):
     continued_by: str | None
+    notes: list[NoteOut]
     submissions: list[SubmissionOut]
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from ninja import Field, Schema
 from pydantic import AfterValidator, StrictFloat, StrictInt
 
+from arena.notes.models import Note
 from arena.runs.models import Evaluation, Measurement, Run, Scores, Submission
 from arena.runs.services.external import MAX_BATCH
 from arena.runs.states import RunStatus
@@ -199,9 +200,27 @@ class RunStarted(RunOut):
         return waiting_of(run)
 
 
+class NoteOut(Schema):
+    seq: int | None = Field(description="The event that it is on; null for the run.")
+    mark: Literal["clean", "leak", "reward_hack", "interesting", "bug"]
+    quote: str
+    text: str
+    author: str
+    created_at: datetime
+
+    @staticmethod
+    def resolve_author(note: Note) -> str:
+        return note.author.get_username()
+
+
 class RunDetail(RunStarted):
     continued_by: str | None = Field(description="The run that continues this one.")
+    notes: list[NoteOut] = Field(description="Marks of staff on the run and its events.")
     submissions: list[SubmissionOut]
+
+    @staticmethod
+    def resolve_notes(run: Run) -> list[Note]:
+        return list(run.notes.of_staff().select_related("author"))
 
     @staticmethod
     def resolve_continued_by(run: Run) -> str | None:

@@ -11,6 +11,7 @@ from arena.leaderboard.boards import Board, results
 from arena.leaderboard.rankings import counted
 from arena.leaderboard.results import Snapshot
 from arena.leaderboard.table import TaskFacts
+from arena.notes.models import Note
 from arena.runs.models import Evaluation
 from arena.runs.states import Scope
 
@@ -22,11 +23,15 @@ HALF = 11
 
 @dataclass(frozen=True)
 class Cell:
-    """Newest run of an agent on a task; `speedup` is None where it did not pass."""
+    """Newest run of an agent on a task; `speedup` is None where it did not pass.
+
+    `marks` are those that staff gave to the run.
+    """
 
     run: str
     speedup: float | None
     reason: str = ""
+    marks: Sequence[str] = ()
 
     @property
     def height(self) -> float:
@@ -69,9 +74,10 @@ def matrix(shown: Snapshot, of: Board, agents: Sequence[Agent]) -> list[Line]:
         if passed or not found.get((agent, task), ("", False, 0.0))[1]:
             found[agent, task] = run, passed, value
     reasons = _reasons([run for run, passed, _ in found.values() if not passed])
+    marks = Note.objects.marks_of([run for run, *_ in found.values()])
     tasks = [pk for pk, _ in tasks_of(of)]
     return [
-        Line(agent, [_cell(found.get((agent.pk, task)), reasons) for task in tasks])
+        Line(agent, [_cell(found.get((agent.pk, task)), reasons, marks) for task in tasks])
         for agent in agents
     ]
 
@@ -81,13 +87,18 @@ def tasks_of(of: Board) -> list[tuple[int, TaskFacts]]:
     return sorted(of.tasks.items(), key=lambda item: (item[1].category, item[1].slug))
 
 
-def _cell(found: tuple[str, bool, float] | None, reasons: Mapping[str, str]) -> Cell | None:
+def _cell(
+    found: tuple[str, bool, float] | None,
+    reasons: Mapping[str, str],
+    marks: Mapping[str, Sequence[str]],
+) -> Cell | None:
     if found is None:
         return None
     run, passed, speedup = found
+    noted = tuple(marks.get(run, ()))
     if passed and not math.isnan(speedup):
-        return Cell(run, speedup)
-    return Cell(run, None, reasons.get(run, ""))
+        return Cell(run, speedup, marks=noted)
+    return Cell(run, None, reasons.get(run, ""), noted)
 
 
 def _reasons(runs: Sequence[str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from arena.accounts.auth import signed_in
 from arena.errors import UserError
+from arena.notes.context import notes_of
 from arena.runs import services
 from arena.runs.models import Run
 from arena.runs.past import marks, past_of
@@ -126,6 +127,7 @@ def event(request: HttpRequest, run_id: str, seq: int) -> HttpResponse:
     entry = entries[0]
     stored = [each.event.envelope() for each in (entry, entry.result) if each]
     context = {"run": shown, "entries": entries, "entry": entry, "stored": stored, "whole": True}
+    context |= notes_of(shown, request.user, entry.seq)
     context |= {"before": seq - 1, "after": seq + 1}
     return render(request, "event.html", context)
 
@@ -201,6 +203,7 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
     return {
         **summary_of(shown, past),
         "again": _again(shown),
+        "notes": notes_of(shown, request.user)["notes"],
         "raw_output": shown.events.filter(kind="raw_output").order_by("seq").first(),
         "continued_by": Run.objects.filter(continues=shown).first(),
         "owned": owned,

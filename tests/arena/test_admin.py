@@ -17,6 +17,7 @@ from arena.curation import drafts, rejudging
 from arena.curation.models import Check, CheckStep, Draft, Review
 from arena.curation.rejudging_filters import Filters
 from arena.leaderboard.models import Composition
+from arena.notes.models import Note
 from arena.runs.models import Blob, Experiment, ImportedFile, Run, Submission
 from tests.arena.factories import finished, hide
 from tests.arena.published import kernel_line, load_claims, load_verdicts, verdict_line
@@ -48,6 +49,7 @@ def rows(root, start, bob, tmp_path) -> None:
     """Create at least one row of each model of the arena."""
     experiment = Experiment.objects.create(slug="e", title="E")
     run = finished(start(owner=root, experiment=experiment))
+    Note.objects.create(run=run, mark="bug", quote="relu", author=root)
     ApiToken.issue(root, "t", ["read"])
     Harness.objects.create(name="h", title="H")
     CatalogSync.objects.create(machine="relu", checkout="a", judge_version="7")

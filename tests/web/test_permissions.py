@@ -117,6 +117,11 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("GET", "/runs/{run}/trace.exe", NEVER),
     ],
     "run-moments": [("GET", "/runs/{run}/moments/", OWN)],
+    "run-notes": [
+        ("GET", "/runs/{run}/notes/", OWN),
+        ("POST", "/runs/{run}/notes/", "404 422 404 404 422 404"),
+    ],
+    "note-remove": [("POST", "/runs/{run}/notes/1/remove/", "302 302 404 404 302 302")],
     "round": [("GET", "/runs/{run}/rounds/1/", OWN)],
     "file": [("GET", "/runs/{run}/rounds/1/files/relu.cpp", OWN)],
     "run-continue": [("POST", "/runs/{broken}/continue/", "302 302 404 404 302 302")],

@@ -1,0 +1,17 @@
+"""Admin of notes: staff read them here, and remove one on its page."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from arena.admin import ReadOnlyAdmin
+from arena.notes.models import Note
+
+
+@admin.register(Note)
+class NoteAdmin(ReadOnlyAdmin):
+    list_display = ["run", "seq", "mark", "quote", "author", "created_at"]
+    list_filter = ["mark"]
+    list_select_related = ["author"]
+    search_fields = ["run__id", "quote", "text", "author__username"]
+    date_hierarchy = "created_at"

@@ -1,0 +1,76 @@
+"""Notes of readers: a mark on a run or on one of its events, with a quote and a comment."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from django.conf import settings
+from django.db import models
+from django.urls import reverse
+from django.utils import timezone
+
+from arena.accounts.models import Viewer
+from arena.runs.models import Run, one_of
+
+MAX_QUOTE, MAX_TEXT = 500, 2000
+"""Characters."""
+
+
+class Mark(models.TextChoices):
+    """What a reader found."""
+
+    CLEAN = "clean", "clean"
+    LEAK = "leak", "leak"
+    REWARD_HACK = "reward_hack", "reward hack"
+    INTERESTING = "interesting", "interesting"
+    BUG = "bug", "bug"
+
+
+class NoteQuerySet(models.QuerySet["Note"]):
+    def of_staff(self) -> Self:
+        """Return the notes that everybody sees who sees their run."""
+        return self.filter(author__is_staff=True)
+
+    def visible_to(self, viewer: Viewer) -> Self:
+        """Return the notes of staff and the viewer's own; for staff all."""
+        if viewer.is_staff:
+            return self
+        own = models.Q(author=viewer.pk) if viewer.is_authenticated else models.Q(pk=None)
+        return self.filter(models.Q(author__is_staff=True) | own)
+
+    def marks_of(self, run_ids: Any) -> dict[str, list[str]]:
+        """Return the marks that staff gave to runs, each once, in the order of Mark."""
+        staffs = self.of_staff().filter(run__in=run_ids).order_by()
+        rows = staffs.values_list("run", "mark").distinct()
+        order, found = Mark.values, dict[str, list[str]]()
+        for run_id, mark in sorted(rows, key=lambda row: order.index(row[1])):
+            found.setdefault(run_id, []).append(Mark(mark).label)
+        return found
+
+
+class Note(models.Model):
+    """A mark on a run; with `seq` it is on that event of the run."""
+
+    Mark = Mark
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="notes")
+    seq = models.PositiveIntegerField(null=True, blank=True)
+    mark = models.CharField(max_length=11, choices=Mark)
+    quote = models.CharField(max_length=MAX_QUOTE, blank=True)
+    text = models.CharField(max_length=MAX_TEXT, blank=True)
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="notes")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    objects = NoteQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["run", models.F("seq").asc(nulls_first=True), "pk"]
+        constraints = [one_of("mark", Mark, "note_mark_known")]
+
+    def __str__(self) -> str:
+        place = f"#{self.seq}" if self.seq else ""
+        return f"{self.run_id}{place}: {self.get_mark_display()}"
+
+    def get_absolute_url(self) -> str:
+        address = reverse("run", args=[self.run_id])
+        return f"{address}?at={self.seq}#e{self.seq}" if self.seq else address
