@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 
 from arena.admin import ReadOnlyAdmin
-from arena.notes.models import Note
+from arena.notes.models import Hit, Note, Scan
 
 
 @admin.register(Note)
@@ -15,3 +15,18 @@ class NoteAdmin(ReadOnlyAdmin):
     list_select_related = ["author"]
     search_fields = ["run__id", "quote", "text", "author__username"]
     date_hierarchy = "created_at"
+
+
+@admin.register(Scan)
+class ScanAdmin(ReadOnlyAdmin):
+    list_display = ["run", "version", "at"]
+    list_filter = ["version"]
+    search_fields = ["run__id"]
+    page_of = "run"
+
+
+@admin.register(Hit)
+class HitAdmin(ReadOnlyAdmin):
+    list_display = ["run", "seq", "rule", "excerpt"]
+    list_filter = ["rule"]
+    search_fields = ["run__id", "excerpt"]

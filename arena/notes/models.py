@@ -1,4 +1,4 @@
-"""Notes of readers: a mark on a run or on one of its events, with a quote and a comment."""
+"""Notes of readers on runs and their events, and what rules found in traces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.utils import timezone
 from arena.accounts.models import Viewer
 from arena.runs.models import Run, one_of
 
-MAX_QUOTE, MAX_TEXT = 500, 2000
+MAX_QUOTE, MAX_TEXT, MAX_EXCERPT = 500, 2000, 200
 """Characters."""
 
 
@@ -74,3 +74,35 @@ class Note(models.Model):
     def get_absolute_url(self) -> str:
         address = reverse("run", args=[self.run_id])
         return f"{address}?at={self.seq}#e{self.seq}" if self.seq else address
+
+
+class Scan(models.Model):
+    """A trace that was read by a version of the rules."""
+
+    run = models.OneToOneField(Run, models.CASCADE, primary_key=True, related_name="scan")
+    version = models.PositiveIntegerField()
+    at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"{self.run_id} by rules {self.version}"
+
+
+class Hit(models.Model):
+    """An event in which a rule found what it looks for."""
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="hits")
+    rule = models.CharField(max_length=20)
+    seq = models.PositiveIntegerField()
+    excerpt = models.CharField(max_length=MAX_EXCERPT)
+
+    class Meta:
+        ordering = ["run", "seq"]
+        constraints = [
+            models.UniqueConstraint(fields=["run", "rule", "seq"], name="hit_once_an_event")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.run_id}#{self.seq}: {self.rule}"
+
+    def get_absolute_url(self) -> str:
+        return f"{reverse('run', args=[self.run_id])}?at={self.seq}#e{self.seq}"

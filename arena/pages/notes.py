@@ -20,7 +20,8 @@ def notes(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show the notes on a run; a POST adds one to the run, or to its event `seq`."""
     run = run_of(request, run_id)
     if request.method != "POST":
-        return render(request, "notes.html", {"run": run, **notes_of(run, request.user)})
+        context = {"run": run, "hits": run.hits.all(), **notes_of(run, request.user)}
+        return render(request, "notes.html", context)
     if not request.user.is_authenticated:
         return redirect("login")
     try:

@@ -192,13 +192,15 @@ def _log_problem(problem: str) -> None:
 
 
 def _advance_rest(duties: Sequence[Duty]) -> int:
-    """Go on with what comes after runs: drafts, verdicts judged again, and compositions."""
+    """Go on with what comes after runs: drafts, verdicts, compositions, and reading of traces."""
     if settings.HEADLESS:
         return 0  # an offline GPU box has runs alone
     from arena.curation import checks, rejudging
     from arena.leaderboard import compositions
+    from arena.notes import scans
 
     count = checks.reap_checks() + rejudging.advance() + compositions.reap()
+    scans.advance()  # a routine, which no log tells of
     return count + sum(compositions.advance(each.hardware) for each in duties if each.hardware)
 
 

@@ -17,7 +17,7 @@ from arena.curation import drafts, rejudging
 from arena.curation.models import Check, CheckStep, Draft, Review
 from arena.curation.rejudging_filters import Filters
 from arena.leaderboard.models import Composition
-from arena.notes.models import Note
+from arena.notes.models import Hit, Note, Scan
 from arena.runs.models import Blob, Experiment, ImportedFile, Run, Submission
 from tests.arena.factories import finished, hide
 from tests.arena.published import kernel_line, load_claims, load_verdicts, verdict_line
@@ -49,6 +49,8 @@ def rows(root, start, bob, tmp_path) -> None:
     """Create at least one row of each model of the arena."""
     experiment = Experiment.objects.create(slug="e", title="E")
     run = finished(start(owner=root, experiment=experiment))
+    Scan.objects.create(run=run, version=1)
+    Hit.objects.create(run=run, rule="copy", seq=1, excerpt="relu")
     Note.objects.create(run=run, mark="bug", quote="relu", author=root)
     ApiToken.issue(root, "t", ["read"])
     Harness.objects.create(name="h", title="H")

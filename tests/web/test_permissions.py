@@ -92,6 +92,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     "submit": [("GET", "", SIGNED_IN), ("POST", "", "302 422 422 422 422 302")],
     "hardware": [("GET", "", PUBLIC)],
     "analysis": [("GET", "", PUBLIC)],
+    "scans": [("GET", "", PUBLIC)],
     "statistics": [("GET", "", PUBLIC)],
     "compare": [("GET", "", PUBLIC), ("GET", "/compare/?run={run}", OWN)],
     "experiments": [("GET", "", PUBLIC)],
