@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from arena.catalog.templatetags.figures import Scale
 from arena.leaderboard import comparison
 from arena.leaderboard.charts import progress_chart
+from arena.leaderboard.side_by_side import ALIGNMENTS, courses
 from arena.runs.models import Run
 from arena.runs.querysets import RunQuerySet
 from arena.runs.sources import changes
@@ -41,6 +42,9 @@ def compare(request: HttpRequest) -> HttpResponse:
         compared = comparison.compare(chosen)
         first, *others = compared.columns
         context |= {"compared": compared, "scale": Scale.over(chosen)}
+        by = request.GET.get("by", "")
+        context["courses"] = courses(chosen, by if by in ALIGNMENTS else ALIGNMENTS[0])
+        context["alignments"] = ALIGNMENTS
         if any(column.rounds for column in compared.columns):
             context["chart"] = progress_chart(compared.columns)
         if len(others) == 1 and _operator_id(first.run) == _operator_id(others[0].run):

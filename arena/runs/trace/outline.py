@@ -44,6 +44,8 @@ class Stop:
     kind: str
     """`turn`, `round`, `final` or `subagent`."""
     title: str
+    round: int | None = None
+    """Of a round or the final verdict."""
     did: str = ""
     """Names of the tools that a turn called first."""
     duration_ms: float | None = None
@@ -57,7 +59,7 @@ class Stop:
 
     @property
     def ends(self) -> int:
-        return self.at + round(self.duration_ms or 0)
+        return self.at + int(self.duration_ms or 0)
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,8 @@ def _lasting(events: QuerySet[Event], entries: Sequence[Entry], after: int) -> l
     next_at = following
     for entry in reversed(entries):
         event, kind = entry.event, _kind(entry.event)
-        stop = Stop(entry.seq, event.t_ms, kind, _title(event, kind))
+        number = event.body.get("round")
+        stop = Stop(entry.seq, event.t_ms, kind, _title(event, kind), number)
         end = ends.get(spans[entry.seq]) if event.kind == "span_begin" else None
         if kind == "turn":
             end = next_at if end is None else end

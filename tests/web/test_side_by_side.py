@@ -1,0 +1,62 @@
+"""Tests of the courses of runs beside each other, by round and by time."""
+
+from __future__ import annotations
+
+import pytest
+from django.db.models import F
+
+from arena.leaderboard.side_by_side import MAX_ROWS, courses
+
+pytestmark = pytest.mark.django_db
+TASK = "rms_norm/cpp-to-cpp"
+
+
+@pytest.fixture
+def runs(world):
+    return [
+        world.passed(TASK, "tuner", 2.0, rounds=3),
+        world.passed(TASK, "hill-climber", 1.5, rounds=2),
+    ]
+
+
+def test_rounds_stand_beside_each_other_with_the_turns_that_led_to_them(runs):
+    shown = courses(runs, "round")
+    assert [row.number for row in shown.rows] == [1, 2, 3]
+    titles = [[[stop.title for stop in cell.turns] for cell in row.cells] for row in shown.rows]
+    assert titles == [[["Turn 1"], ["Turn 1"]], [["Turn 2"], ["Turn 2"]], [["Turn 3"], []]]
+    first, second = shown.rows[0].cells
+    assert first.rounds[0].speedup > second.rounds[0].speedup > 1
+    assert shown.rows[1].cells[0].rounds[0].verdict == "failed"
+    assert not shown.rows[2].cells[1].rounds and shown.cut == []
+
+
+def test_times_are_those_of_each_runs_own_clock(runs):
+    for run, pace in zip(runs, (1_000, 4_000), strict=True):
+        run.events.update(t_ms=F("seq") * pace)
+    shown = courses(runs, "time")
+    assert len(shown.rows) <= MAX_ROWS
+    for column in range(2):
+        stops = [
+            s for row in shown.rows for s in (*row.cells[column].turns, *row.cells[column].rounds)
+        ]
+        assert len(stops) == 2 * runs[column].rounds
+    step = shown.rows[1].number - shown.rows[0].number
+    for row in shown.rows:
+        for cell in row.cells:
+            assert all(row.number <= stop.at < row.number + step for stop in cell.turns)
+
+
+def test_page_links_each_turn_and_keeps_the_alignment_in_its_link(client, runs):
+    query = "&".join(f"run={run.pk}" for run in runs)
+    page = client.get(f"/compare/?{query}").content.decode()
+    assert "Turns that led to each round" in page
+    seq = runs[1].events.get(kind="span_begin", body__title="Turn 2").seq
+    assert f'href="/runs/{runs[1].pk}/?at={seq}#e{seq}">Turn 2</a>' in page
+    assert f'href="?{query.replace("&", "&amp;")}&amp;by=time#courses"' in page
+    assert "own clock" in client.get(f"/compare/?{query}&by=time").content.decode()
+    assert "led to each round" in client.get(f"/compare/?{query}&by=nothing").content.decode()
+
+
+def test_long_trace_says_that_only_its_newest_part_is_there(client, world, runs):
+    long = world.long(TASK, "scripted", 8_000)
+    assert courses([runs[0], long], "round").cut == [long]
