@@ -19,7 +19,7 @@ MAX_ROWS = 40
 
 @dataclass(frozen=True)
 class Cell:
-    """What one run did for a row: its turns and subagents, and the rounds that it submitted."""
+    """Work of one run for a row: its turns and subagents, and the rounds that it submitted."""
 
     run: Run
     turns: Sequence[Stop] = ()

@@ -17,7 +17,7 @@ MAX_QUOTE, MAX_TEXT, MAX_EXCERPT = 500, 2000, 200
 
 
 class Mark(models.TextChoices):
-    """What a reader found."""
+    """Finding of a reader."""
 
     CLEAN = "clean", "clean"
     LEAK = "leak", "leak"

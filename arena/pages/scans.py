@@ -1,4 +1,4 @@
-"""What rules found in traces: counts by agent, and the hits of a rule as links."""
+"""Findings of rules in traces: counts by agent, and the hits of a rule as links."""
 
 from __future__ import annotations
 
