@@ -38,9 +38,14 @@ ANSWER_MADE_BY = {
     "compile": ("torch.compile", "torch-compile"),
 }
 """Title of who made a kernel, and the slug of the agent where it is one."""
+RANKS_MADE_BY = {
+    "honest": ("Module over two ranks, of the tests", "final"),
+    "without the sum": ("Module over two ranks without its sum, of the tests", "round"),
+}
+"""Title of who made a module over two ranks, and the scope of its verdict."""
 DETAIL = (
     "alone", "best", "ceilings", "deployed", "drop", "errors", "isolated", "noisy", "not_compiled",
-    "predicted", "regimes", "reported", "unexplained", "wins_alone_loses_deployed",
+    "predicted", "regimes", "reported", "seconds", "unexplained", "wins_alone_loses_deployed",
 )  # fmt: skip
 DEFAULT = "the library's default"
 INTERVAL = re.compile(r"^[\d.]+x \[([\d.]+), ([\d.]+)\] over \d+ cases")
@@ -88,24 +93,33 @@ def modules(production: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "judge_version": version,
             "judged_at": found["at"],
             "setting": setting(architecture),
+            "machine": {
+                "device": {**production["device"], "uuid": found["card"]},
+                "peaks": production["peaks"],
+                "torch": production["torch"],
+                "source": found["source"],
+            },
         }
 
 
 def ranks(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the verdict on a module that is split over two GPUs."""
-    honest = found["honest"]
-    gates = {gate["gate"]: gate["detail"] for gate in honest["gates"]}
-    yield {
-        **module_line(
-            honest["task"].partition("/")[0],
-            {**honest, **gates["performance"]},
-            gates["correctness"]["phases"],
-        ),
-        "agent": "Module over two ranks, of the tests",
-        "judge_version": honest["judge_version"],
-        "task_hash": honest["task_hash"],
-        "setting": "two GPUs of one host",
-    }
+    """Yield the verdicts on modules that are split over two GPUs."""
+    for name, (agent, scope) in RANKS_MADE_BY.items():
+        report = found[name]
+        gates = {gate["gate"]: gate["detail"] for gate in report["gates"]}
+        yield {
+            **module_line(
+                report["task"].partition("/")[0],
+                {**report, **gates.get("performance", {})},
+                gates["correctness"].get("phases"),
+            ),
+            "agent": agent,
+            "scope": scope,
+            "judge_version": report["judge_version"],
+            "task_hash": report["task_hash"],
+            "setting": "two GPUs of one host",
+            "machine": {"device": found["device"], **found["fingerprint"]},
+        }
 
 
 def module_line(name: str, found: Mapping[str, Any], errors: Any) -> dict[str, Any]:
@@ -140,7 +154,8 @@ def shown(value: Any) -> str:
 
 def answers() -> Iterator[dict[str, Any]]:
     """Yield the verdicts on answers to tasks; their speedups are of public cases alone."""
-    for slug, found in read("answers-gpu.json")["answers"].items():
+    every = read("answers-gpu.json")
+    for slug, found in every["answers"].items():
         _, name, answer = slug.split("/")
         agent, made_by = ANSWER_MADE_BY[answer]
         ends = INTERVAL.match(found["message"])
@@ -159,7 +174,12 @@ def answers() -> Iterator[dict[str, Any]]:
             "low": float(ends[1]) if ends else None,
             "high": float(ends[2]) if ends else None,
             "unseen_speedup": found["unseen"],
-            "detail": {"baseline": found["baseline"]},
+            "machine": {
+                "device": every["device"],
+                "torch": every["torch"],
+                "source": found["source"],
+            },
+            "detail": {"baseline": found["baseline"], "seconds": found["gate_seconds"]},
         }
 
 

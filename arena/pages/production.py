@@ -34,7 +34,7 @@ from arena.leaderboard.production import (
 )
 from arena.leaderboard.results import Snapshot, snapshot
 from arena.published.models import PublishedVerdict
-from arena.published.verdicts import best_by_operator, fastest, verdicts_on
+from arena.published.verdicts import best_by_operator, counted, fastest, verdicts_on
 from arena.runs.charts import funnel_chart
 from arena.runs.funnels import (
     DROPS_BY_NAME,
@@ -64,10 +64,12 @@ class Card:
     best: Best | None
     published: PublishedVerdict | None
     """The fastest verdict of the project's own benchmark on one of its modules."""
+    verdicts: int
+    """The number of its published verdicts."""
 
     @property
     def has_result(self) -> bool:
-        return bool(self.judged or self.published)
+        return bool(self.judged or self.verdicts)
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ def index(request: HttpRequest) -> HttpResponse:
     slug = device.slug if device else ""
     counts = judged(now, slug)
     every = entries()
-    published = best_by_operator(PRODUCTION)
+    published, verdicts = best_by_operator(PRODUCTION), counted(PRODUCTION)
     family = request.GET.get("family", "")
     cards = [
         Card(
@@ -163,6 +165,7 @@ def index(request: HttpRequest) -> HttpResponse:
             sum(counts.get(module.task, 0) for module in entry.modules),
             next(iter(best_of(now, slug, entry.modules)), None),
             fastest(published, [module.operator for module in entry.modules]),
+            sum(verdicts[module.operator] for module in entry.modules),
         )
         for entry in every.values()
     ]

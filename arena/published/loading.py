@@ -22,6 +22,7 @@ CLAIMS, VERDICTS = "claims-", "verdicts-"
 MAX_REFUSAL_CHARACTERS = 300
 ID_DIGITS = 12
 IDENTITY = ("collection", "model", "suite", "level", "problem", "sample", "sha256", "source")
+VERDICT_IDENTITY = ("task", "agent", "scope", "setting")
 """Fields that an id is a hash of, with the name of the file."""
 ROWS_AT_ONCE = 500
 
@@ -111,9 +112,8 @@ def _kernels(
 def _kernel(file: PublishedFile, line: KernelLine) -> PublishedKernel:
     claimed, judged = line.claimed, line.judged
     own = line.model_dump(exclude={"claimed", "judged"})
-    names = (file.name, *(own[part] for part in IDENTITY))
     return PublishedKernel(
-        id=hashlib.sha256("\0".join(names).encode()).hexdigest()[:ID_DIGITS],
+        id=_id(file.name, *(own[part] for part in IDENTITY)),
         file=file,
         **own,
         **{f"claimed_{part}": value for part, value in claimed.model_dump().items()},
@@ -124,13 +124,22 @@ def _kernel(file: PublishedFile, line: KernelLine) -> PublishedKernel:
 def _verdicts(
     name: str, file: PublishedFile, lines: Iterator[tuple[int, bytes]], loaded: Loaded
 ) -> Iterator[PublishedVerdict]:
+    seen = set()
     for number, line in lines:
         try:
             own = read(VerdictLine, json.loads(line)).model_dump()
+            slug = _id(file.name, *(own[part] for part in VERDICT_IDENTITY))
+            if slug in seen:
+                raise Mismatch("the same verdict stands in another line")
             operator, _, track = own.pop("task").partition("/")
-            verdict = PublishedVerdict(file=file, operator=operator, track=track, **own)
+            verdict = PublishedVerdict(file=file, slug=slug, operator=operator, track=track, **own)
             verdict.clean_fields(exclude=["file"])
         except (ValueError, ValidationError) as error:
             loaded.refused.append(f"{name}:{number}: {str(error)[:MAX_REFUSAL_CHARACTERS]}.")
             continue
+        seen.add(slug)
         yield verdict
+
+
+def _id(*names: str) -> str:
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()[:ID_DIGITS]

@@ -142,11 +142,14 @@ class PublishedKernel(models.Model):
 class PublishedVerdict(models.Model):
     """A verdict of a benchmark of this project on a kernel for one of its tasks.
 
-    It is no run: it has no trace, and boards do not count it. `agent` is the title of who made the
+    It is no run: it has no trace, and boards do not count it. `slug` is a hash of what its file
+    calls it, so that a link stays when the file is replaced. `agent` is the title of who made the
     kernel, `made_by` the slug of the agent where there is one. `setting` states what differs from
     the task, such as fewer layers. `speedup` is that of the whole model on a production task.
+    `machine` has what was recorded of the machine: card, software, judge's source, peaks.
     """
 
+    slug = models.SlugField(max_length=12, unique=True)
     file = models.ForeignKey(PublishedFile, models.CASCADE, related_name="verdicts")
     operator = models.CharField(max_length=100, db_index=True)
     track = models.CharField(max_length=60)
@@ -166,6 +169,7 @@ class PublishedVerdict(models.Model):
     low = models.FloatField(null=True, blank=True)
     high = models.FloatField(null=True, blank=True)
     unseen_speedup = models.FloatField(null=True, blank=True)
+    machine: Any = models.JSONField(default=dict, blank=True)
     detail: Any = models.JSONField(default=dict, blank=True)
 
     class Meta:
@@ -173,3 +177,6 @@ class PublishedVerdict(models.Model):
 
     def __str__(self) -> str:
         return f"{self.agent} on {self.operator}/{self.track}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("published-verdict", args=[self.slug])

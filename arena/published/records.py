@@ -129,4 +129,5 @@ class VerdictLine(Known):
     low: Ratio = None
     high: Ratio = None
     unseen_speedup: Ratio = None
+    machine: dict[str, Any] = {}
     detail: dict[str, Any] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,6 +51,12 @@ def best_by_operator(track: str) -> dict[str, PublishedVerdict]:
     for each in passed.exclude(low=None).defer("detail").select_related("file").order_by("-low"):
         best.setdefault(each.operator, each)
     return best
+
+
+def counted(track: str) -> Counter[str]:
+    """Return the number of verdicts on each operator of a track."""
+    found = PublishedVerdict.objects.filter(track=track).order_by()
+    return Counter(found.values_list("operator", flat=True))
 
 
 def fastest(

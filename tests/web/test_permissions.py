@@ -28,12 +28,17 @@ from arena.api.root import api
 from arena.catalog.models import Agent, Harness, Operator, Task
 from arena.curation import drafts
 from arena.curation.models import Check, Rejudging
-from arena.published.models import PublishedKernel
+from arena.published.models import PublishedKernel, PublishedVerdict
 from arena.runs import services
 from arena.runs.models import Experiment, Run
 from arena.runs.routing import websocket_urls
 from tests.arena.factories import LEASE, finished
-from tests.arena.published import load_claims, one_of_each_outcome
+from tests.arena.published import (
+    load_claims,
+    load_verdicts,
+    one_of_each_outcome,
+    verdict_line,
+)
 from tests.arena.talk import communicator
 from tests.conftest import UNREACHABLE_REDIS
 from tests.waiting import PATIENCE_SECONDS
@@ -88,6 +93,10 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     "claims": [("GET", "", PUBLIC)],
     "claims-csv": [("GET", "", PUBLIC)],
     "claim": [("GET", "/claims/{kernel}/", PUBLIC), ("GET", "/claims/none/", NEVER)],
+    "published-verdict": [
+        ("GET", "/verdicts/{verdict}/", PUBLIC),
+        ("GET", "/verdicts/none/", NEVER),
+    ],
     "kernels": [("GET", "", PUBLIC)],
     "submit": [("GET", "", SIGNED_IN), ("POST", "", "302 422 422 422 422 302")],
     "hardware": [("GET", "", PUBLIC)],
@@ -262,7 +271,9 @@ def world(
     User.objects.filter(pk=alice.pk).update(last_login="2026-01-01T00:00Z")
     alice.refresh_from_db()
     load_claims(tmp_path, one_of_each_outcome())
+    load_verdicts(tmp_path, [verdict_line("relu/cpp-to-cpp", 1.2)])
     values = {
+        "verdict": PublishedVerdict.objects.get().slug,
         "kernel": PublishedKernel.objects.get(status="specialised").pk,
         "run": finished(start(**own)).pk,
         "hidden": start(visibility="staff").pk,

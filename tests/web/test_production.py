@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion
 from arena.leaderboard.production import FAMILY_TITLES, probes
+from arena.published.models import PublishedVerdict
 from arena.runs import services
 from arena.runs.funnels import DROPS
 from arena.runs.models import Evaluation, GateResult, Run
@@ -327,13 +328,40 @@ def test_published_verdicts_are_on_the_pages_of_their_modules(client: Any, tmp_p
     load_verdicts(tmp_path, [verdict_line("llama_rms_norm/production", 1.2), lost])
     index = text_of(client, "/production/")
     assert "published verdicts on 1 module." in index and ">1.20×</a>" in index
-    assert 'href="/production/llama/#published"' in index
+    assert 'href="/production/llama/#published">2</a>' in index
     for address in (LLAMA, "/tasks/llama_rms_norm/production/"):
         page = text_of(client, address)
         for part in ("Published verdicts", "1.20×", "Invented maker", "2 in place of 8",
                      "fusion lost", "judge 6, final, Nov 26, 2026", "NVIDIA H200"):  # fmt: skip
             assert part in page, (address, part)
     assert "Published verdicts" not in text_of(client, "/production/dit/")
+
+
+def test_page_of_a_published_verdict_names_its_judge_and_what_is_not_recorded(
+    client: Any, tmp_path: Path
+) -> None:
+    production_task("llama_rms_norm")
+    machine = {"device": {"name": "NVIDIA H200", "uuid": "aec47549"}, "torch": "2.11.0+cu130",
+               "source": "229d7645b2ce", "peaks": {"memory_gbps": 4212.2}}  # fmt: skip
+    line = verdict_line("llama_rms_norm/production", 1.2, machine=machine)
+    seconds = {"compile": 14.3, "performance": 64.3, "total": 99.4}
+    line["detail"] |= performance(2.0, 1.2) | {"seconds": seconds}
+    load_verdicts(tmp_path, [line, verdict_line("llama_rms_norm/production", 0.9, agent="Other")])
+    found = PublishedVerdict.objects.get(agent="Invented maker")
+    address = found.get_absolute_url()
+    assert f'href="{address}"' in text_of(client, LLAMA)
+    page = text_of(client, address)
+    for part in ("1.20×", "Version</dt><dd class=\"mono\">6<", "229d7645b2ce", "aec47549",
+                 "2.11.0+cu130", "4,212 GB/s, measured", "1 min 39 s in all", "Phases and regimes",
+                 "It is no run", "2 in place of 8"):  # fmt: skip
+        assert part in page, part
+    assert 'Driver</dt><dd class="mono">not recorded' in page
+    assert 'Task version</dt><dd class="mono">not recorded' in page
+    other = PublishedVerdict.objects.get(agent="Other").get_absolute_url()
+    assert f'href="{other}"' in page
+    load_verdicts(tmp_path, [line | {"judge_version": "8"}])
+    assert client.get(other).status_code == 404
+    assert "judge 8" in text_of(client, LLAMA) and f'href="{address}"' in text_of(client, LLAMA)
 
 
 def test_architectures_of_the_api_have_the_best_kernel_of_each_module(client: Any) -> None:
