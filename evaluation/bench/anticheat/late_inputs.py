@@ -16,12 +16,13 @@ from __future__ import annotations
 import functools
 import secrets
 import time
+from typing import Protocol
 
 import torch
 
 from evaluation.bench.memory import cuda_ipc
 from evaluation.bench.memory.input_slices import secret_slice
-from evaluation.bench.memory.ring import BufferRing
+from evaluation.bench.memory.layout import Region
 from evaluation.bench.timing.gpu_clock import Moment, secret_reader
 
 LATE_LAUNCHES = 3
@@ -35,13 +36,23 @@ SETTLED_SECONDS = {"cpu": 10e-6, "cuda": 0.0}
 """
 
 
+class Slots(Protocol):
+    """Memory with the inputs and outputs of some launches."""
+
+    inputs: Region
+    outputs: Region
+    slots: int
+    late: bool
+    """Whether inputs of two launches may be mixed, so that some can arrive late."""
+
+
 class LateInputs:
     """Inputs of some launches of one window, which arrive at secret moments."""
 
-    def __init__(self, ring: BufferRing, first: int, launches: int) -> None:
+    def __init__(self, ring: Slots, first: int, launches: int) -> None:
         """Choose from the launches of a window, three or more, from slot `first` on."""
         self._ring = ring
-        count = LATE_LAUNCHES if ring.workload.late else 0
+        count = LATE_LAUNCHES if ring.late else 0
         device = ring.inputs.bytes.device.type
         self._settled = SETTLED_SECONDS[device]
         shares = sorted(secrets.SystemRandom().random() * LATEST for _ in range(count))

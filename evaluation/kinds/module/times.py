@@ -230,6 +230,7 @@ def _measured_phase(trial: Trial, phase: str, limits: Ratios) -> MeasuredPhase:
             if regime is Regime.GRAPH and not any(both.captured.values()):
                 continue  # neither runs so; the phase's other regimes are compared
             found[regime] = windows.measure(candidate, baseline, short or plan)
+            candidate.check_staged()
             pairs[regime] = candidate, baseline
             _check_budget(pairs, regime, limits)
         for regime in close_to_best(found) if short else ():

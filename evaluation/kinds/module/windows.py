@@ -10,21 +10,25 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 
+from evaluation.bench.anticheat.late_inputs import LateInputs
 from evaluation.bench.devices import detect
+from evaluation.bench.process.handle import no_sampling
 from evaluation.bench.timing import estimates
 from evaluation.bench.timing.estimates import Block
 from evaluation.bench.timing.plan import Plan, Spread
+from evaluation.bench.timing.window import MIN_LAUNCHES, act
 from evaluation.bench.turns import Bench, Entrant
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import Broken, SubmissionError
 from evaluation.kinds.module import budget, drops, tape
 from evaluation.kinds.module.architectures import ModuleTask
 from evaluation.kinds.module.limits import Ratios
-from evaluation.kinds.module.session import UNTRUSTED, LiveSession, Memory, at_rank
+from evaluation.kinds.module.session import UNTRUSTED, LiveSession, Memory, PhaseMemory, at_rank
 from evaluation.kinds.module.workload import RankRing, TapedCall
 from evaluation.sandboxed.model.phases import Regime
 from evaluation.types import Interval, Reason
@@ -49,6 +53,12 @@ SLOTS = {CPU: 1, GPU: 16}
 """
 TAPES = 3
 """Forwards whose calls of a module are its inputs alone."""
+STAGED_CHECKED = 4
+"""Launches that are checked of those whose inputs arrive just before them."""
+LATE_RATIO, LATE_PROOF = 10.0, 2
+"""Errors of launches that used other inputs than their own, over the baseline's, and how many of
+them prove it. A mixture of experts has such errors in a tenth of its rows.
+"""
 MAX_PREFILL_RATIO = 2.0
 """The untimed prefill of a decode may take this many times the baseline's; more is added."""
 MAX_GAP = 1e-3
@@ -85,6 +95,8 @@ class ModelWindows:
         self.trusted = mode not in UNTRUSTED
         self.checked: defaultdict[int, Checked] = defaultdict(Checked)
         """By rank."""
+        self.late_errors: list[float] = []
+        """Median errors of launches whose inputs arrived late, before their turn."""
         self.prefills: list[float] = []
         """Nanoseconds of each untimed prefill."""
         self.launches = 1
@@ -158,16 +170,60 @@ class ModelWindows:
                 inputs = ({**given, **{n: drawn[n] for n in ("noise", "first_token") if drawn}},)
             self.process.prepare(0, len(inputs))
             self._write(inputs)
-            elapsed = self.process.run(0, len(inputs), replay=self.captured)
-            self.process.require_idle()
-            slot = secrets.randbelow(len(inputs))
+            elapsed, slot, late = self._launch(len(inputs))
             where = f"{self.phase}, {self.regime}"
             ranks = self.memory.read_all(slot, where, len(inputs))
             self._check_agreement(ranks)
             for rank, outputs in enumerate(ranks):
                 self._check(inputs[slot], outputs, self.checked[rank])
+            if late and self.mode != "free":
+                self.late_errors.append(float(self.checked[0].errors[-1].median()))
         self.launch_ns = elapsed / len(inputs)
         return self.launch_ns, ranks
+
+    def _launch(self, count: int) -> tuple[int, int, bool]:
+        """Launch the slots, some of whose inputs arrive late.
+
+        Returns: nanoseconds, a slot to check, and whether its inputs arrived late and in time. Most
+        often they did.
+        """
+        late = None
+        if isinstance(self.memory, PhaseMemory) and count >= MIN_LAUNCHES:
+            late = LateInputs(self.memory, 0, count)
+            late.write_decoys()
+        sampler = partial(act, late.moments, self.launch_ns * count) if late else no_sampling
+        try:
+            elapsed = self.process.run(0, count, replay=self.captured, sampler=sampler)
+        finally:
+            if late:
+                late.inject_missing()
+        self.process.require_idle()
+        in_time = late.in_time() if late and secrets.randbelow(4) else []
+        slot = secrets.choice(in_time) if in_time else secrets.randbelow(count)
+        return elapsed, slot, bool(in_time)
+
+    def check_staged(self) -> None:
+        """Launch slots whose inputs arrive just before each, and check some outputs.
+
+        Limitation: not where several ranks share a model, or a window has one launch.
+        """
+        memory = self.memory
+        if not isinstance(memory, PhaseMemory) or self.launches < 2:
+            return
+        drawn = [self.session.draw(self.phase) for _ in range(self.launches)]
+        self._write(drawn)
+        stage = memory.stage(self.launches)
+        with _attribute_failure(self):
+            try:
+                self.process.run_staged(stage, 0, lambda: None)
+                where = f"{self.phase}, {self.regime}, inputs that arrive just before their launch"
+                chosen = secrets.SystemRandom().sample(
+                    range(self.launches), min(self.launches, STAGED_CHECKED)
+                )
+                for slot in chosen:
+                    self._check(drawn[slot], memory.read(slot, where), self.checked[0])
+            finally:
+                stage.close()
 
     def _write(self, inputs: Sequence[Mapping[str, torch.Tensor]]) -> None:
         for slot, given in enumerate(inputs):
@@ -236,9 +292,24 @@ def check_budget(candidate: ModelWindows, baseline: ModelWindows, limits: Ratios
 
     Raises: SubmissionError beyond the limits.
     """
+    _check_turns(candidate, baseline)
     ranks = sorted(candidate.checked)
     found = [_budget_of(rank, candidate, baseline, limits) for rank in ranks]
     return max(found, key=lambda each: float(each["median"]))
+
+
+def _check_turns(candidate: ModelWindows, baseline: ModelWindows) -> None:
+    """Require that launches used inputs that arrived before their turn. Raises SubmissionError."""
+    if not candidate.late_errors:
+        return
+    usual = float(torch.cat(baseline.checked[0].errors).median())
+    wrong = sum(error > LATE_RATIO * usual for error in candidate.late_errors)
+    if wrong >= LATE_PROOF:
+        raise SubmissionError(
+            Reason.WRONG_VALUES,
+            f"{candidate.phase}, {candidate.regime}: {wrong} of {len(candidate.late_errors)} "
+            "launches did not use inputs that arrived before their turn",
+        )
 
 
 def _budget_of(

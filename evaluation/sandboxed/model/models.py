@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from evaluation.kinds.module.architectures import Architecture, InputSpec, ModuleTask, Size
 
 Inputs = Mapping[str, torch.Tensor]
+MAX_STEPS = 1000
+"""Steps in time of a diffusion."""
 NORM_SPREAD = 0.1
 """Standard deviation of drawn weights of norms around 1, and of their biases around 0."""
 
@@ -175,12 +177,22 @@ def draw_inputs(
 def _draw(spec: InputSpec, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     own = torch_dtype(spec.dtype) if spec.dtype else None
     if spec.values:
-        return torch.tensor(spec.values, dtype=own, device=generator.device)
+        fixed = torch.tensor(spec.values, dtype=own, device=generator.device)
+        return _near(fixed, generator) if fixed.numel() == 1 else fixed
     if spec.below:
         values = torch.randint(spec.below, spec.shape, generator=generator, device=generator.device)
         return values.to(own) if own else values
     drawn = torch.randn(spec.shape, generator=generator, device=generator.device)
     return drawn.to(own or dtype)
+
+
+def _near(fixed: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return a number to be used like a fixed one: a step in time, or a scale."""
+    if not fixed.is_floating_point():
+        drawn = torch.randint(MAX_STEPS, fixed.shape, generator=generator, device=fixed.device)
+        return drawn.to(fixed.dtype)
+    share = torch.rand(fixed.shape, generator=generator, device=fixed.device) + 0.5
+    return fixed * share.to(fixed.dtype)
 
 
 def call(model: nn.Module, inputs: Inputs, options: Mapping[str, Any], **more: Any) -> Any:

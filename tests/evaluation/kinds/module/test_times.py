@@ -50,8 +50,9 @@ def test_refusal_is_the_line_of_the_error_and_not_the_advice_below_it() -> None:
 
 def exactness(error: float, regime: Regime) -> Any:
     errors = [torch.full((48,), error) for _ in range(4)]
+    checked = {0: Checked(errors=errors)}
     return SimpleNamespace(
-        phase="forward", regime=regime, checked={0: Checked(errors=errors)}, mode="candidate"
+        phase="forward", regime=regime, checked=checked, mode="candidate", late_errors=[]
     )
 
 

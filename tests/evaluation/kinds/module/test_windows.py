@@ -45,7 +45,7 @@ class Process:
         self.captured.append(count)
         return self.captures
 
-    def run(self, first: int, count: int, replay: bool = False) -> int:
+    def run(self, first: int, count: int, replay: bool = False, sampler: Any = None) -> int:
         self.ran.append(count)
         return 500_000 + 1_000_000 * count
 
