@@ -6,8 +6,6 @@ One file replaces the modules of one task. Several are judged together in one mo
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,6 +16,7 @@ from evaluation import JUDGE_VERSION
 from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing.disturbance import PATIENCE_SECONDS, Disturbance
+from evaluation.code import build_cache
 from evaluation.code.building import extensions, native, static_analysis
 from evaluation.code.languages.cuda import RULES
 from evaluation.device_kind import GPU, gpu_count
@@ -41,7 +40,6 @@ from evaluation.kinds.module.composition import (
 )
 from evaluation.kinds.module.limits import Ratios, limits_of
 from evaluation.kinds.module.trial import Trial
-from evaluation.sandbox import untrusted_files
 from evaluation.sandbox.features import isolates_ranks, isolation_features
 from evaluation.sandboxed.model.phases import Extent, Regime
 from evaluation.types import CompilerOutput, GateName, GateResult, Interval, Reason, Report, Verdict
@@ -276,30 +274,21 @@ def build(
     """Return the built candidate, from the cache if it is there. Raises BuildError."""
     from evaluation.kinds.module.session import Built
 
-    native_key = extensions.key() if extensions.requested(files) else ""
-    digest = hashlib.sha256(json.dumps([native_key, dict(files)], sort_keys=True).encode())
-    folder = cache / "production" / "builds" / digest.hexdigest()[:40]
-    entry = task.target_file.removesuffix(".py")
-    if folder.is_dir():
-        return Built(folder, entry), ()
-    if errors := static_analysis.syntax_errors(files):
-        first = errors[0]
-        raise BuildError(f"not valid Python: {first.file}:{first.line}: {first.message}", [])
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    outputs: tuple[CompilerOutput, ...] = ()
-    with untrusted_files.scratch(folder.parent, "building-") as scratch:
-        workshop = scratch / "artefact"
-        workshop.mkdir()
+    is_native = extensions.requested(files)
+    folder = build_cache.place(cache, files, TRACK, extensions.key() if is_native else "")
+
+    def make(workshop: Path) -> Sequence[CompilerOutput]:
+        if errors := static_analysis.syntax_errors(files):
+            first = errors[0]
+            message = f"not valid Python: {first.file}:{first.line}: {first.message}"
+            raise BuildError(message, [])
         for name, text in files.items():
             (workshop / name).write_text(text, encoding="utf-8")
-        if extensions.requested(files):
-            outputs = (extensions.build(workshop / task.target_file, BUILD_SECONDS),)
-        untrusted_files.make_readable(workshop)
-        try:
-            workshop.rename(folder)
-        except OSError:  # another build of the same content was first
-            if not folder.is_dir():
-                raise
+        source = workshop / task.target_file
+        return (extensions.build(source, BUILD_SECONDS),) if is_native else ()
+
+    outputs = build_cache.made(folder, make)
+    entry = task.target_file.removesuffix(".py")
     return Built(folder, entry), outputs
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.code import build_cache
 from evaluation.errors import BuildError
-from evaluation.kinds.kernel import builds
+from evaluation.kinds.kernel.builds import build
 from evaluation.sandbox import untrusted_files
 from evaluation.tasks.spec import Task
 
@@ -125,12 +126,12 @@ def test_scratch_is_removed_in_the_end(tmp_path: Path) -> None:
 def test_build_over_the_size_limit_is_refused(
     tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(builds, "MAX_RETAINED", 1000)
+    monkeypatch.setattr(build_cache, "MAX_RETAINED", 1000)
     source = (
         '#include "scaled.h"\nextern "C" int scaled(const scaled_args*) { return 0; }  // kept?\n'
     )
     with pytest.raises(BuildError, match=r"the artefact takes .* the limit is"):
-        builds.build(task, "cpp", {task.target_file: source}, tmp_path)
+        build(task, "cpp", {task.target_file: source}, tmp_path)
     assert list((tmp_path / "builds").iterdir()) == []
 
 

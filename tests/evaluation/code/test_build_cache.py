@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.kinds.kernel import builds
+from evaluation.code import build_cache
+from evaluation.kinds.kernel.builds import build
 from evaluation.tasks.spec import Task
 
 HOUR = 3600
@@ -21,9 +22,9 @@ def kept(folder: Path, name: str, hours: float, done: bool = True, size: int = 1
     (built / "below").mkdir(parents=True)
     (built / "below" / "artefact").write_bytes(bytes(size))
     if done:
-        (built / builds.DONE).touch()
+        (built / build_cache.DONE).touch()
     then = time.time() - hours * HOUR  # waits: the age of a file
-    for path in (built / builds.DONE, built) if done else (built,):
+    for path in (built / build_cache.DONE, built) if done else (built,):
         os.utime(path, (then, then))
     return built
 
@@ -31,14 +32,14 @@ def kept(folder: Path, name: str, hours: float, done: bool = True, size: int = 1
 def test_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
     for name, hours in (("a", 5), ("b", 2), ("c", 9), ("d", 3)):
         kept(tmp_path, name, hours)
-    builds.make_room(tmp_path, ROOM)
+    build_cache.make_room(tmp_path, ROOM)
     assert {path.name for path in tmp_path.iterdir()} == {"b", "d"}
 
 
 def test_what_may_be_in_use_stays_whatever_it_takes(tmp_path: Path) -> None:
     for name in "abc":
         kept(tmp_path, name, 0.5, size=100_000)
-    builds.make_room(tmp_path, ROOM)
+    build_cache.make_room(tmp_path, ROOM)
     assert len(list(tmp_path.iterdir())) == 3
 
 
@@ -46,22 +47,22 @@ def test_a_build_under_way_stays_and_one_that_was_killed_goes(tmp_path: Path) ->
     kept(tmp_path, "building-now", 0.1, done=False)
     locked = kept(tmp_path, "building-killed", 2, done=False)
     (locked / "below").chmod(0)
-    builds.make_room(tmp_path, ROOM)
+    build_cache.make_room(tmp_path, ROOM)
     assert {path.name for path in tmp_path.iterdir()} == {"building-now"}
 
 
 def test_a_small_cache_is_left_alone(tmp_path: Path) -> None:
     kept(tmp_path, "old", 10_000)
-    builds.make_room(tmp_path, ROOM)
-    assert (tmp_path / "old" / builds.DONE).is_file()
+    build_cache.make_room(tmp_path, ROOM)
+    assert (tmp_path / "old" / build_cache.DONE).is_file()
 
 
 def test_all_builds_are_gone_through_once_in_an_hour(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    assert [builds._long_ago(mark) for _ in range(3)] == [True, False, False]
+    assert [build_cache._long_ago(mark) for _ in range(3)] == [True, False, False]
     then = time.time() - 1.1 * HOUR  # waits: the age of a file
     os.utime(mark, (then, then))
-    assert [builds._long_ago(mark) for _ in range(2)] == [True, False]
+    assert [build_cache._long_ago(mark) for _ in range(2)] == [True, False]
 
 
 def test_what_is_wrong_with_the_builds_of_others_decides_nothing(
@@ -70,8 +71,8 @@ def test_what_is_wrong_with_the_builds_of_others_decides_nothing(
     def fails(folder: Path) -> None:
         raise RecursionError(f"{folder} is too deep")
 
-    monkeypatch.setattr(builds, "make_room", fails)
+    monkeypatch.setattr(build_cache, "make_room", fails)
     source = (
         '#include "scaled.h"\nextern "C" int scaled(const scaled_args*) { return 0; }  // room\n'
     )
-    assert builds.build(task, "cpp", {task.target_file: source}, tmp_path).outputs[0].ok
+    assert build(task, "cpp", {task.target_file: source}, tmp_path).outputs[0].ok

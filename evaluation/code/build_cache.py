@@ -1,0 +1,118 @@
+"""Built artefacts, in a cache named by content that no candidate can write."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from evaluation.errors import BuildError
+from evaluation.sandbox import untrusted_files
+from evaluation.types import CompilerOutput, from_json, to_json
+
+logger = logging.getLogger(__name__)
+
+DONE = "build.json"
+MAX_RETAINED = 256 << 20
+"""Bytes of one artefact."""
+ROOM = 20 << 30
+"""Bytes of all artefacts of a cache; the least recently used are removed first."""
+IN_USE_SECONDS = 3600.0
+"""An artefact used within this time is never removed."""
+
+
+def place(cache: Path, files: Mapping[str, str], *parts: str) -> Path:
+    """Return the folder of the cache for what is built from these files and other parts."""
+    digest = hashlib.sha256()
+    for part in (*parts, json.dumps(dict(files), sort_keys=True)):
+        digest.update(f"{len(part)}\0{part}".encode())
+    return cache / "builds" / digest.hexdigest()[:40]
+
+
+def made(
+    folder: Path, make: Callable[[Path], Sequence[CompilerOutput]]
+) -> tuple[CompilerOutput, ...]:
+    """Let `make` fill a folder of the cache, unless it is there, and return its outputs.
+
+    Raises: `BuildError` of `make`, or where it takes too much room.
+    """
+    if _found(folder):
+        outputs = json.loads((folder / DONE).read_text())
+        return tuple(from_json(CompilerOutput, output) for output in outputs)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with untrusted_files.scratch(folder.parent, "building-") as scratch:
+        workshop = scratch / "artefact"
+        workshop.mkdir()
+        outputs = tuple(make(workshop))
+        if (size := untrusted_files.size(workshop)) > MAX_RETAINED:
+            message = f"the artefact takes {size >> 20} MiB; the limit is {MAX_RETAINED >> 20} MiB"
+            raise BuildError(message, outputs)
+        (workshop / DONE).write_text(json.dumps(to_json(outputs)))
+        untrusted_files.make_readable(workshop)
+        try:
+            workshop.rename(folder)
+        except OSError:  # another build of the same content was first
+            if not (folder / DONE).is_file():
+                raise
+    try:
+        if _long_ago(folder.parent.parent / "room-made"):
+            make_room(folder.parent)
+    except Exception:  # of others' builds: this one has no part in it
+        logger.exception("no room is made in %s", folder.parent)
+    return outputs
+
+
+def _found(folder: Path) -> bool:
+    """Return whether an artefact exists; mark it as used and let everybody read it."""
+    try:
+        os.utime(folder / DONE)
+        if not (folder / DONE).stat().st_mode & 0o004:
+            untrusted_files.make_readable(folder)
+    except OSError:  # it is not there, or another's
+        return (folder / DONE).is_file()
+    return True
+
+
+def _long_ago(mark: Path) -> bool:
+    """Return whether the last clean-up was over IN_USE_SECONDS ago, and mark the time."""
+    if mark.exists() and mark.stat().st_mtime > time.time() - IN_USE_SECONDS:
+        return False
+    mark.touch()
+    return True
+
+
+def make_room(builds: Path, room: int = ROOM) -> None:
+    """Remove the least recently used artefacts until the rest fits, and those of killed builds."""
+    lately = time.time() - IN_USE_SECONDS
+    for last_use, folder in sorted(map(_used, builds.iterdir()), reverse=True):
+        done = (folder / DONE).is_file()
+        room -= _size(folder) if done else 0
+        if last_use < lately and (room < 0 or not done):
+            _remove(folder)
+
+
+def _used(folder: Path) -> tuple[float, Path]:
+    """Return when an artefact was used last, or begun."""
+    for mark in (folder / DONE, folder):
+        with contextlib.suppress(OSError):
+            return mark.stat().st_mtime, folder
+    return time.time(), folder  # another process has just moved or removed it
+
+
+def _size(folder: Path) -> int:
+    try:
+        return untrusted_files.size(folder)
+    except OSError:
+        return 0  # another process has just removed it
+
+
+def _remove(folder: Path) -> None:
+    """Remove an artefact: rename it first, then delete its files."""
+    beside = untrusted_files.scratch(folder.parent, "removing-")
+    with beside as scratch, contextlib.suppress(OSError):  # another process was first
+        folder.rename(scratch / folder.name)
