@@ -46,7 +46,7 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.cache_folder import default_cache
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
-from evaluation.judge import pipeline
+from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.types import GateName, Report, Verdict
 from tests import gains
 
@@ -262,7 +262,7 @@ class Ablation:
         self._fork_server = ForkServer().__enter__()
         patch = self._patches
         patch.setenv("ARENA_TEST_SECRET", "not for candidates")
-        patch.setattr(pipeline, "ForkServer", lambda: nullcontext(self._fork_server))
+        patch.setattr(kernel_judge, "ForkServer", lambda: nullcontext(self._fork_server))
         self._refusals = Refusals(patch)
         for language in languages().values():
             patch.setattr(type(language), "check", lambda self, files, task: None)

@@ -48,11 +48,11 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import SubmissionError, TaskError
-from evaluation.judge import pipeline
 from evaluation.judge import request as requested
 from evaluation.judge.request import SCOPES
 from evaluation.judge.verdict_queue import VerdictQueue, serve
 from evaluation.kinds.kernel import builds
+from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import Task, find_operators, folder_of, has_mutants
 from evaluation.types import GateName, Report, Verdict, to_json
@@ -257,7 +257,7 @@ def judge(request: Request, cache: Path, fork_server: ForkServer) -> dict[str, A
         task = request.task()
         source = request.source(task)
         submission = requested.Request(task, {task.target_file: source}, cache, scope=request.scope)
-        report = pipeline.evaluate(submission, fork_server=fork_server)
+        report = kernel_judge.evaluate(submission, fork_server=fork_server)
     except Exception as error:  # one that fails must not end the others
         message = f"{type(error).__name__}: {error}"
         return {"verdict": Verdict.BROKEN, "message": message, "at": now()}

@@ -38,8 +38,8 @@ from evaluation.bench.devices import detect
 from evaluation.bench.devices.device import Device
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.languages import languages
-from evaluation.judge import pipeline
 from evaluation.judge.request import Request
+from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.types import Split
 
 SUBMISSIONS = (
@@ -180,7 +180,7 @@ def measure_warm(cache: Path, device: Device) -> list[dict[str, Any]]:
             task = task_of(operator, language)
             files = {task.target_file: implementation(operator, language, name)}
             for scope in ("final", "final", "final", "round", "round", "round"):
-                report = pipeline.evaluate(
+                report = kernel_judge.evaluate(
                     Request(task, files, cache, scope=scope), fork_server=fork_server
                 )
                 rows.append(

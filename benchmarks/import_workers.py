@@ -27,7 +27,8 @@ from evaluation.bench.devices.cores import MIN_CORES, hardware_threads
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU
 from evaluation.errors import TaskError
-from evaluation.kinds.kernel.admission.admit import Admission, admit, is_repeated
+from evaluation.judge.admission import Admission
+from evaluation.kinds.kernel.admission.admit import admit, is_repeated
 from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import OPEN_TRACK, Task
 

@@ -45,8 +45,8 @@ from evaluation.bench.timing.plan import FINAL_PLAN
 from evaluation.code.cache_folder import default_cache
 from evaluation.code.languages import languages
 from evaluation.device_kind import candidate_cores
-from evaluation.judge import pipeline
 from evaluation.judge.request import Request
+from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.kinds.kernel.builds import Build, build
 from evaluation.kinds.kernel.load import load_task
 from evaluation.kinds.kernel.workload import OperatorWorkload
@@ -96,10 +96,10 @@ def main() -> None:
 def repeat(task: Task, files: dict[str, str], cache: Path, repeats: int) -> list[Report]:
     """Return final verdicts on one submission, one after the other, after a build."""
     request = Request(task, files, cache)
-    pipeline.evaluate(Request(task, files, cache, stage="build"))
+    kernel_judge.evaluate(Request(task, files, cache, stage="build"))
     reports = []
     for number in range(repeats):
-        report = pipeline.evaluate(request)
+        report = kernel_judge.evaluate(request)
         assert report.verdict is Verdict.PASSED, report.message
         print(f"{number + 1}/{repeats}: {report.seen}, {report.seconds['total']:.1f} s", flush=True)
         reports.append(report)
@@ -152,7 +152,7 @@ def rounds(cache: Path, repeats: int) -> dict[str, dict[str, float]]:
             for number in range(repeats + 1):
                 files = {task.target_file: f"{source}\n// {now()} {number}\n"}
                 request = Request(task, files, cache, scope="round")
-                report = pipeline.evaluate(request, fork_server=fork_server)
+                report = kernel_judge.evaluate(request, fork_server=fork_server)
                 assert report.verdict is Verdict.PASSED, report.message
                 seconds.append(report.seconds["total"])
             found[task.slug] = {

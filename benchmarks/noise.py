@@ -42,8 +42,8 @@ from evaluation.bench.devices import gpu_files
 from evaluation.bench.devices.cores import shares
 from evaluation.code.cache_folder import default_cache
 from evaluation.errors import SubmissionError
-from evaluation.judge import pipeline
 from evaluation.judge.request import Request
+from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.kinds.kernel.load import load_task
 from evaluation.types import Interval, Report, Verdict, from_json, to_json
 
@@ -70,7 +70,7 @@ class Work:
     def _judge_baseline(self) -> Report:
         task = load_task(ROOT / "tasks", self.name, TRACKS[self.kind])
         files = {task.target_file: task.operator.baseline(task.track.target)}
-        return pipeline.evaluate(Request(task, files, self.cache))
+        return kernel_judge.evaluate(Request(task, files, self.cache))
 
     def _judge_honest(self) -> Report:
         from tests.gpu.submissions import submissions

@@ -25,9 +25,9 @@ from benchmarks.shared import ROOT, now, provenance, resumable_options, write_js
 from evaluation.bench.devices import detect
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
-from evaluation.judge.pipeline import evaluate
 from evaluation.judge.request import Request
 from evaluation.kinds.kernel.admission.admit import RETAINED
+from evaluation.kinds.kernel.judge import evaluate
 from evaluation.kinds.kernel.load import load_tasks
 from evaluation.tasks.operator import Example
 from evaluation.tasks.spec import Task, folder_of, self_tested

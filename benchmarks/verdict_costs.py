@@ -125,8 +125,8 @@ def judge_lines() -> None:
     """Judge what each line of stdin names, and print a line of figures for each."""
     from evaluation.bench.process.fork_server import ForkServer
     from evaluation.bench.process.handle import ProcessHandle
-    from evaluation.judge import pipeline
     from evaluation.judge.request import Request
+    from evaluation.kinds.kernel import judge as kernel_judge
     from evaluation.kinds.kernel.load import load_task
     from evaluation.sandbox import procfs
     from evaluation.tasks.spec import folder_of
@@ -159,7 +159,7 @@ def judge_lines() -> None:
             files = {task.target_file: task.operator.baseline(task.track.target)}
             request = Request(task, files, cache, scope=scope)
             processor, wall = spent(), time.perf_counter()
-            report = pipeline.evaluate(request, fork_server=fork_server)
+            report = kernel_judge.evaluate(request, fork_server=fork_server)
             figures = {"processor": spent() - processor, "wall": time.perf_counter() - wall}
             found = {"task": name, "scope": scope, "verdict": report.verdict.value, **figures}
             print(json.dumps(found), flush=True)

@@ -44,7 +44,7 @@ from evaluation.code.languages import languages
 from evaluation.errors import RequestError, TaskError
 from evaluation.importers import command as importing
 from evaluation.importers.generations import commands as generations
-from evaluation.judge import pipeline, report_text
+from evaluation.judge import report_text
 from evaluation.judge.answers import (
     BAD_REQUEST,
     BROKEN,
@@ -59,6 +59,7 @@ from evaluation.judge.answers import (
     stage_and_scope,
 )
 from evaluation.judge.request import MAX_BYTES, SCOPES, Emit, Request
+from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.kinds.kernel.load import load_task, load_tasks
 from evaluation.kinds.module import commands as module_commands
 from evaluation.kinds.module.architectures import TRACK, not_admitted
@@ -190,7 +191,7 @@ def judge_sources(options: argparse.Namespace) -> int:
         return repository_commands.judge_sources(options)
     request = _request_of_files(options, options.scope)
     on_terminal = sys.stderr.isatty() and not options.json
-    judge = partial(_judged_on_a_terminal if on_terminal else pipeline.evaluate, request)
+    judge = partial(_judged_on_a_terminal if on_terminal else kernel_judge.evaluate, request)
     return judged(judge, options.json, report_text.report)
 
 
@@ -203,7 +204,7 @@ def _judged_on_a_terminal(request: Request, emit: Emit) -> Report:
         emit(result)
 
     try:
-        return pipeline.evaluate(request, emit_below, progress=line.show)
+        return kernel_judge.evaluate(request, emit_below, progress=line.show)
     finally:
         line.clear()
 
@@ -328,7 +329,7 @@ def serve_request(text: str, fork_server: ForkServer | None = None) -> int:
     try:
         if data.get("profile") is not None:
             return _emit_profile(request, str(data["profile"]))
-        return judged_in_lines(lambda emit: pipeline.evaluate(request, emit, fork_server))
+        return judged_in_lines(lambda emit: kernel_judge.evaluate(request, emit, fork_server))
     except RequestError as error:
         print_json("error", {"message": str(error)})
         return BAD_REQUEST

@@ -319,12 +319,13 @@ class Report:
     gates: tuple[GateResult, ...]
     seen: Interval | None
     unseen: Interval | None
-    roofline_share: float | None
     noisy: bool
-    aka_score: float | None
-    """AgentKernelArena's score; None for a module of a live model, which it does not rate."""
     fingerprint: Mapping[str, Any]
     seconds: Mapping[str, float]
+    roofline_share: float | None = None
+    """None for what has no cost model, such as a whole model."""
+    aka_score: float | None = None
+    """AgentKernelArena's score; None for a module of a live model, which it does not rate."""
 
 
 def to_json(value: Any) -> Any:

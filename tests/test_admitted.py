@@ -14,7 +14,8 @@ import pytest
 from benchmarks import admission
 from evaluation import JUDGE_VERSION, OLDEST_ADMISSION
 from evaluation.code.languages import languages
-from evaluation.kinds.kernel.admission.admit import Admission, Attempt, is_self_test
+from evaluation.judge.admission import Admission, Attempt
+from evaluation.kinds.kernel.admission.admit import is_self_test
 from evaluation.kinds.kernel.load import load_operator, load_task
 from evaluation.tasks.spec import OPEN_TRACK, find_operators, folder_of, self_tested
 from evaluation.types import Verdict, to_json

@@ -12,8 +12,8 @@ from evaluation import JUDGE_VERSION
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
-from evaluation.judge.pipeline import evaluate
 from evaluation.judge.request import Request as Submission
+from evaluation.kinds.kernel.judge import evaluate
 from evaluation.kinds.kernel.load import load_operator
 from evaluation.tasks.spec import find_operators, folder_of
 from evaluation.types import Verdict

@@ -8,15 +8,13 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evaluation.errors import RequestError, TaskError
 from evaluation.judge import report_text
+from evaluation.judge.admission import Admission, Attempt
 from evaluation.judge.request import SCOPES, STAGES, Emit
 from evaluation.types import GateResult, Report, TaskCheck, Verdict, to_json
-
-if TYPE_CHECKING:
-    from evaluation.kinds.kernel.admission.admit import Admission, Attempt
 
 PASSED, NOT_PASSED, BAD_REQUEST, BROKEN, INCONCLUSIVE = 0, 1, 2, 3, 4
 

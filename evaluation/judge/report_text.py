@@ -20,7 +20,7 @@ from evaluation.types import (
 
 if TYPE_CHECKING:
     from evaluation.bench.devices.device import Device
-    from evaluation.kinds.kernel.admission.admit import Admission, Attempt
+    from evaluation.judge.admission import Admission, Attempt
 
 _MARKS = {Verdict.PASSED: "+", Verdict.SKIPPED: "-", Verdict.INCONCLUSIVE: "?"}
 

@@ -245,8 +245,6 @@ def serve(judge: Callable[[Mapping[str, Any], ForkServer], Result], kind: str) -
     os.dup2(2, 1)  # what else is written goes to standard error
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_end_with, args=(sys.stdin, requests), daemon=True).start()
-    from evaluation.kinds.kernel.session import MeasurementSession  # noqa: F401 - takes long to import
-
     fork_server = warm_fork_server(kind)
     _reply(replies, {"ready": True})
     while line := requests.get():

@@ -12,9 +12,9 @@ import pytest
 from evaluation.bench.memory import ring
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing import plan as plans
-from evaluation.judge import pipeline
-from evaluation.judge.pipeline import evaluate
 from evaluation.judge.request import Request
+from evaluation.kinds.kernel import judge as kernel_judge
+from evaluation.kinds.kernel.judge import evaluate
 from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.spec import Task
@@ -50,7 +50,7 @@ def fork_server() -> Iterator[ForkServer]:
 @pytest.fixture
 def shared_fork_server(monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> None:
     """Use the shared fork server for every verdict."""
-    monkeypatch.setattr(pipeline, "ForkServer", lambda: nullcontext(fork_server))
+    monkeypatch.setattr(kernel_judge, "ForkServer", lambda: nullcontext(fork_server))
 
 
 @pytest.fixture

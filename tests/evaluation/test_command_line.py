@@ -34,7 +34,7 @@ from evaluation.__main__ import (
 )
 from evaluation.bench.devices import detect
 from evaluation.errors import TaskError
-from evaluation.judge import pipeline
+from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.kinds.kernel import profile as profiling
 
 from .conftest import OPERATORS
@@ -194,7 +194,7 @@ def test_judge_error_exits_as_broken(
     def fails(*_: object) -> None:
         raise KeyError("dur")
 
-    monkeypatch.setattr(pipeline, "evaluate", fails)
+    monkeypatch.setattr(kernel_judge, "evaluate", fails)
     monkeypatch.setattr(profiling, "profile_submission", fails)
     request = {"task": "/".join(TASK), "tasks_root": str(OPERATORS), "files": {}, **more}
     assert serve_request(json.dumps(request)) == BROKEN

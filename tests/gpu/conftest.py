@@ -22,7 +22,7 @@ from evaluation.bench.process.task_host import processes_of
 from evaluation.bench.timing import plan as plans
 from evaluation.code.building import nvcc
 from evaluation.code.languages import languages, triton
-from evaluation.judge import pipeline
+from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks import task_code
 from tests import kept_builds
@@ -118,7 +118,7 @@ def fork_server() -> Iterator[ForkServer]:
 
 @pytest.fixture
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> None:
-    monkeypatch.setattr(pipeline, "ForkServer", lambda: nullcontext(fork_server))
+    monkeypatch.setattr(kernel_judge, "ForkServer", lambda: nullcontext(fork_server))
     hurry(monkeypatch)
 
 

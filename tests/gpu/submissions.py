@@ -13,9 +13,9 @@ from pathlib import Path
 from evaluation.code.languages import languages
 from evaluation.device_kind import GPU, candidate_cores
 from evaluation.errors import SubmissionError
-from evaluation.judge.pipeline import evaluate
 from evaluation.judge.request import Request
 from evaluation.kinds.kernel import builds
+from evaluation.kinds.kernel.judge import evaluate
 from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import Task
 from evaluation.types import Report, Verdict

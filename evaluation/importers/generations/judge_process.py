@@ -11,6 +11,7 @@ os.environ["GOMP_SPINCOUNT"] = "0"
 
 from evaluation.importers.generations.verdicts import judge
 from evaluation.judge.verdict_queue import serve
+from evaluation.kinds.kernel import session  # noqa: F401 - takes long to import
 
 if __name__ == "__main__":
     serve(judge, sys.argv[1])

@@ -12,8 +12,8 @@ from typing import Any
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.errors import TaskError
 from evaluation.importers.generations.records import MAX_MESSAGE
-from evaluation.judge import pipeline
 from evaluation.judge.request import Request
+from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.kinds.kernel.load import load_task
 from evaluation.sandbox.untrusted_text import printable
 from evaluation.tasks.spec import Task
@@ -70,7 +70,7 @@ def build(job: Job) -> dict[str, Any] | None:
         task = job.task()
     except TaskError as error:
         return {"judged": unjudged("NO_TASK", str(error))}
-    report = pipeline.evaluate(job.request(task, "build"))
+    report = kernel_judge.evaluate(job.request(task, "build"))
     if report.verdict is not Verdict.PASSED:
         judged = judged_of(report, time.perf_counter() - started)
         return {"judged": judged, "spent": _spent(report)}
@@ -82,7 +82,7 @@ def judge(data: Mapping[str, Any], fork_server: ForkServer) -> dict[str, Any]:
     started = time.perf_counter()
     job = Job(**data)
     try:
-        report = pipeline.evaluate(job.request(job.task()), fork_server=fork_server)
+        report = kernel_judge.evaluate(job.request(job.task()), fork_server=fork_server)
     except Exception as error:  # one that fails must not end the others
         message = f"{type(error).__name__}: {error}"
         judged = unjudged(Reason.JUDGE_ERROR, message, time.perf_counter() - started)

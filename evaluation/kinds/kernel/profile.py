@@ -22,8 +22,8 @@ from evaluation.bench.profiling.tools import Tool, tools
 from evaluation.code.languages import languages
 from evaluation.device_kind import GPU
 from evaluation.errors import Broken, RequestError
-from evaluation.judge import pipeline
 from evaluation.judge.request import Request
+from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.kinds.kernel.builds import Build, build
 from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.sandbox import launch, untrusted_files
@@ -74,7 +74,7 @@ def profile_submission(request: Request, case: Case) -> Profile:
     task = request.task
     if why := unsupported(task):
         return Profile(case.name, reason=Reason.NO_DEVICE, message=why)
-    report = pipeline.evaluate(dataclasses.replace(request, stage="build", scope="round"))
+    report = kernel_judge.evaluate(dataclasses.replace(request, stage="build", scope="round"))
     if report.verdict is Verdict.BROKEN:
         raise Broken(str(report.gates[-1].private.get("error", report.message)))
     if report.verdict is not Verdict.PASSED:

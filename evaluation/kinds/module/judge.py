@@ -6,13 +6,11 @@ One file replaces the modules of one task. Several are judged together in one mo
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation import JUDGE_VERSION
 from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing.disturbance import PATIENCE_SECONDS, Disturbance
@@ -27,7 +25,9 @@ from evaluation.errors import (
     RequestError,
     SubmissionError,
 )
-from evaluation.judge.request import check_files
+from evaluation.judge.pipeline import Gate, Outcome, fingerprint, require_isolation
+from evaluation.judge.report import failure
+from evaluation.judge.request import Emit, check_files
 from evaluation.kinds.module import drops
 from evaluation.kinds.module.architectures import COLLECTIVES, TRACK, Architecture, ModuleTask
 from evaluation.kinds.module.composition import (
@@ -40,15 +40,13 @@ from evaluation.kinds.module.composition import (
 )
 from evaluation.kinds.module.limits import Ratios, limits_of
 from evaluation.kinds.module.trial import Trial
-from evaluation.sandbox.features import isolates_ranks, isolation_features
+from evaluation.sandbox.features import isolates_ranks
 from evaluation.sandboxed.model.phases import Extent, Regime
 from evaluation.types import CompilerOutput, GateName, GateResult, Interval, Reason, Report, Verdict
 
 if TYPE_CHECKING:
     from evaluation.kinds.module.session import Built, LiveSession
 
-Emit = Callable[[GateResult], None]
-Step = tuple[GateName, Callable[[], GateResult]]
 EXEMPT = frozenset(
     {
         "torch.compile", "torch.utils.cpp_extension.load_inline", "torch.library",
@@ -98,61 +96,92 @@ def judge(
             f"{name}: no error limits are fitted for {architecture.name}; run "
             f"`python -m evaluation production fit {architecture.name} --write`, about a minute"
         )
-    started = time.perf_counter()
-    seconds: dict[str, float] = {}
-    results: list[GateResult] = []
+    outcome = Outcome()
     with ExitStack() as stack:
-        trial: Trial | None = None
 
-        def compile_alone() -> GateResult:
-            _, outputs = _built(parts, cache, unconfined)
-            native_code = any(extensions.requested(part.files) for part in parts)
-            message = "native code is compiled" if native_code else "valid Python"
-            return _compiled(f"{message}; modules are loaded before they are measured", outputs)
-
-        def prepare() -> GateResult:
-            nonlocal trial
-            if missing:
-                return GateResult(GateName.COMPILE, Verdict.SKIPPED, Reason.NO_DEVICE, missing)
-            built, outputs = _built(parts, cache, unconfined)
+        def start(built: dict[str, Built]) -> Trial:
             from evaluation.kinds.module.session import LiveSession  # imports torch and a library
 
             server = fork_server or stack.enter_context(ForkServer())
             tasks = [part.task for part in parts]
             session = stack.enter_context(LiveSession(architecture, tasks, kind, server, cache))
             session.built = built
-            disturbance = Disturbance(PATIENCE_SECONDS[final])
-            trial = Trial(architecture, session, measured, disturbance)
-            return _attributing(trial, lambda trial: _loaded(trial, outputs))
+            return Trial(architecture, session, measured, Disturbance(PATIENCE_SECONDS[final]))
 
-        def step(run: Callable[[Trial], GateResult]) -> Callable[[], GateResult]:
-            def call() -> GateResult:
-                assert trial is not None, "judged before it was built"
-                return run(trial)
-
-            return call
-
-        rules: Step = (GateName.INTEGRITY, lambda: _integrity(parts, architecture.ranks))
-        measurements: list[Step] = [
-            (GateName.COMPILE, prepare),
-            (GateName.CORRECTNESS, step(lambda trial: _attributing(trial, _correct))),
-            (GateName.PERFORMANCE, step(_times)),
-        ]
-        steps = {
-            "build": [rules, (GateName.COMPILE, compile_alone)],
-            "measure": measurements,
-            "all": [rules, *measurements],
-        }
-        for gate, run in steps[stage]:
-            result = _run(gate, run)
-            seconds[gate.value] = result.duration_ms / 1e3
-            results.append(result)
-            emit(result)
-            if result.verdict is not Verdict.PASSED:
-                break
-    seconds["total"] = time.perf_counter() - started
+        candidate = _Candidate(architecture, parts, cache, unconfined, missing, start)
+        outcome.run(candidate.gates(stage), stage, emit, _failed)
     device = {} if stage == "build" else detect.fingerprint(kind, cache)
-    return _report(architecture, parts, results, seconds, final, device)
+    return report_of(architecture, parts, outcome, final, device)
+
+
+def report_of(
+    architecture: Architecture,
+    parts: Sequence[Part],
+    outcome: Outcome,
+    final: bool,
+    device: Mapping[str, Any],
+) -> Report:
+    """Return the report, whose speedup is the deployed one.
+
+    Boards rank by the unseen speedup. Weights, inputs and noise are drawn anew for each verdict,
+    so the deployed speedup of a final verdict is that on unseen inputs as well.
+    """
+    task, one, last = parts[0].task, len(parts) == 1, outcome.last
+    detail = last.detail if last.gate is GateName.PERFORMANCE else {}
+    deployed = Interval(**detail["deployed"]) if detail.get("deployed") else None
+    libraries = ("torch", "triton", "numpy", architecture.library.replace("_", "-"))
+    return outcome.report(
+        f"{task.name}/{TRACK}" if one else f"{architecture.name}/{COMPOSITION}",
+        architecture.task_hash(task) if one else architecture.hash,
+        fingerprint(*libraries, architecture=architecture.hash, device=device),
+        seen=deployed,
+        unseen=deployed if final else None,
+        noisy=bool(detail.get("noisy")),
+    )
+
+
+@dataclasses.dataclass
+class _Candidate:
+    """Files on their way through the gates, with the trial that they have once they are built."""
+
+    architecture: Architecture
+    parts: Sequence[Part]
+    cache: Path
+    unconfined: bool
+    missing: str
+    start: Callable[[dict[str, Built]], Trial]
+    trial: Trial | None = None
+
+    def gates(self, stage: str) -> list[Gate]:
+        """Return the gates of a request: a build alone loads nothing."""
+        compiling = Gate(GateName.COMPILE, "measure", self._prepare)
+        if stage == "build":
+            compiling = Gate(GateName.COMPILE, "build", self._compile_alone)
+        return [
+            Gate(
+                GateName.INTEGRITY, "build", lambda: _integrity(self.parts, self.architecture.ranks)
+            ),
+            compiling,
+            Gate(GateName.CORRECTNESS, "measure", lambda: _attributing(self._loaded(), _correct)),
+            Gate(GateName.PERFORMANCE, "measure", lambda: _times(self._loaded())),
+        ]
+
+    def _compile_alone(self) -> GateResult:
+        _, outputs = _built(self.parts, self.cache, self.unconfined)
+        native_code = any(extensions.requested(part.files) for part in self.parts)
+        message = "native code is compiled" if native_code else "valid Python"
+        return _compiled(f"{message}; modules are loaded before they are measured", outputs)
+
+    def _prepare(self) -> GateResult:
+        if self.missing:
+            return GateResult(GateName.COMPILE, Verdict.SKIPPED, Reason.NO_DEVICE, self.missing)
+        built, outputs = _built(self.parts, self.cache, self.unconfined)
+        self.trial = self.start(built)
+        return _attributing(self.trial, lambda trial: _loaded(trial, outputs))
+
+    def _loaded(self) -> Trial:
+        assert self.trial is not None, "judged before it was built"
+        return self.trial
 
 
 def _missing_for_ranks(architecture: Architecture, kind: str) -> str:
@@ -192,8 +221,6 @@ def _built(
     parts: Sequence[Part], cache: Path, unconfined: bool
 ) -> tuple[dict[str, Built], tuple[CompilerOutput, ...]]:
     """Return the built candidate of each task. Raises NoIsolation, BuildError, PartsFailed."""
-    from evaluation.judge.pipeline import require_isolation
-
     require_isolation(unconfined)
     found: dict[str, Built] = {}
     outputs: tuple[CompilerOutput, ...] = ()
@@ -216,21 +243,15 @@ def _compiled(message: str, outputs: tuple[CompilerOutput, ...], **detail: int) 
     )
 
 
-def _run(name: GateName, run: Callable[[], GateResult]) -> GateResult:
-    from evaluation.judge.report import failure
-
-    started = time.perf_counter()
-    try:
-        result = run()
-    except RequestError:
-        raise
-    except PartsFailed as failed:
-        result = failure(name, failed.error)
-        message = f"{result.message}; {failed}"
-        result = dataclasses.replace(result, message=message, detail=failed.detail)
-    except Exception as error:
-        result = failure(name, error)
-    return dataclasses.replace(result, duration_ms=(time.perf_counter() - started) * 1e3)
+def _failed(name: GateName, error: Exception) -> GateResult:
+    """Return the result of a gate that raised. Raises RequestError."""
+    if isinstance(error, RequestError):
+        raise error
+    if not isinstance(error, PartsFailed):
+        return failure(name, error)
+    result = failure(name, error.error)
+    message = f"{result.message}; {error}"
+    return dataclasses.replace(result, message=message, detail=error.detail)
 
 
 def _integrity(parts: Sequence[Part], ranks: int) -> GateResult:
@@ -422,57 +443,3 @@ def _times(trial: Trial) -> GateResult:
     from evaluation.kinds.module.times import measured_times
 
     return measured_times(trial)
-
-
-def _report(
-    architecture: Architecture,
-    parts: Sequence[Part],
-    results: Sequence[GateResult],
-    seconds: Mapping[str, float],
-    final: bool,
-    device: Mapping[str, Any],
-) -> Report:
-    """Return the report, whose speedup is the deployed one.
-
-    Boards rank by the unseen speedup. Weights, inputs and noise are drawn anew for each verdict,
-    so the deployed speedup of a final verdict is that on unseen inputs as well. A roofline of a
-    whole model would say nothing, so there is none.
-    """
-    last = results[-1]
-    decisive = None if last.verdict is Verdict.PASSED else last
-    detail = last.detail if last.gate is GateName.PERFORMANCE else {}
-    deployed = detail.get("deployed")
-    task, one = parts[0].task, len(parts) == 1
-    return Report(
-        task=f"{task.name}/{TRACK}" if one else f"{architecture.name}/{COMPOSITION}",
-        task_hash=architecture.task_hash(task) if one else architecture.hash,
-        judge_version=JUDGE_VERSION,
-        verdict=decisive.verdict if decisive else Verdict.PASSED,
-        reason=decisive.reason if decisive else None,
-        message=decisive.message if decisive else last.message,
-        gates=tuple(results),
-        seen=Interval(**deployed) if deployed else None,
-        unseen=Interval(**deployed) if deployed and final else None,
-        roofline_share=None,
-        noisy=bool(detail.get("noisy")),
-        aka_score=None,
-        fingerprint=fingerprint(architecture, device),
-        seconds=seconds,
-    )
-
-
-def fingerprint(architecture: Architecture, device: Mapping[str, Any]) -> dict[str, Any]:
-    """Return device, versions and isolation features of a verdict."""
-    import importlib.metadata
-    import platform
-
-    names = ("torch", "triton", "numpy", architecture.library.replace("_", "-"))
-    return {
-        "judge": JUDGE_VERSION,
-        "architecture": architecture.hash,
-        "device": device,
-        "isolation": dataclasses.asdict(isolation_features()),
-        "python": platform.python_version(),
-        "kernel": platform.release(),
-        **{name: importlib.metadata.version(name) for name in names},
-    }

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from evaluation import JUDGE_VERSION
 from evaluation.bench.timing.intervals import geomean
-from evaluation.kinds.kernel.admission import task_checks
-from evaluation.kinds.kernel.admission.admit import MAX_REPEATS, SPREAD_BOUND, Admission
+from evaluation.judge.admission import MAX_REPEATS, Admission, is_steady
+from evaluation.judge.admission import problems as check_problems
 from evaluation.kinds.repository.judge import judge
 from evaluation.kinds.repository.task import RepositoryTask, starter_files
 from evaluation.types import GateName, GateResult, Interval, Report, TaskCheck, Verdict
@@ -44,12 +44,12 @@ def admit(
     if judged.verdict is Verdict.PASSED:
         for _ in range(MAX_REPEATS):
             speedup = _speedup(judged)
-            if speedup is None or _is_steady(speedup):
+            if speedup is None or is_steady(speedup):
                 break
             judged = _unchanged(task, cache)
         add(_repeats(speedup))
         add(_empty(task, cache))
-    problems = tuple(task_checks.problems(checks))
+    problems = tuple(check_problems(checks))
     return Admission(
         task=task.slug,
         task_hash=task.hash,
@@ -78,16 +78,12 @@ def _check(gate: GateResult) -> TaskCheck:
     return TaskCheck(CHECKS[gate.gate], ok, gate.message)
 
 
-def _is_steady(speedup: Interval) -> bool:
-    return 1 / (1 + SPREAD_BOUND) <= speedup.speedup <= 1 + SPREAD_BOUND
-
-
 def _repeats(speedup: Interval | None) -> TaskCheck:
     """Require that the unchanged repository is as fast as itself."""
     if speedup is None:
         return TaskCheck(REPEAT, False, "a second verdict on the unchanged repository failed")
     text = f"the unchanged repository is {speedup.speedup:.3f} times as fast as itself"
-    if _is_steady(speedup):
+    if is_steady(speedup):
         return TaskCheck(REPEAT, True, text)
     return TaskCheck(REPEAT, False, f"times do not repeat: {text}; let each case take longer")
 

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import platform
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from evaluation import JUDGE_VERSION, device_kind
+from evaluation import device_kind
 from evaluation.bench.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.device_kind import GPU
 from evaluation.errors import Broken, BuildError, SubmissionError
-from evaluation.judge.pipeline import require_isolation
+from evaluation.judge.pipeline import Gate, Outcome, fingerprint, require_isolation
 from evaluation.judge.report import aka_score, failure, interval_text, is_noisy, overall
 from evaluation.judge.request import Emit
 from evaluation.kinds.repository import benchmark, submission
 from evaluation.kinds.repository.builds import Checkout, checkout, ended, log
 from evaluation.kinds.repository.task import BUILD, CORRECTNESS, SEED, RepositoryTask
-from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.untrusted_text import printable
 from evaluation.types import CompilerOutput, GateName, GateResult, Reason, Report, Verdict
 
@@ -70,38 +68,33 @@ def judge(
     each verdict has a new seed.
     """
     trial = Trial(task, files, cache, final, unconfined)
-    gates = {
-        "build": (GateName.INTEGRITY, GateName.COMPILE),
-        "measure": (GateName.COMPILE, GateName.CORRECTNESS, GateName.PERFORMANCE),
-        "all": tuple(_GATES),
-    }[stage]
-    started = time.perf_counter()
-    results: list[GateResult] = []
-    for name in gates:
-        result = _run(name, trial)
-        if stage == "measure" and name is GateName.COMPILE and result.verdict is Verdict.PASSED:
-            continue  # it was reported by the build stage
-        results.append(result)
-        emit(result)
-        if result.verdict is not Verdict.PASSED:
-            break
-    seconds = {result.gate.value: result.duration_ms / 1e3 for result in results}
-    return _report(trial, results, {**seconds, "total": time.perf_counter() - started})
-
-
-def _run(name: GateName, trial: Trial) -> GateResult:
-    started = time.perf_counter()
-    try:
-        result = _GATES[name](trial)
-    except Exception as error:
-        result = failure(name, error)
-        if type(error) is Broken:  # of the task, or of this machine: its owner can act on it
-            result = dataclasses.replace(result, message=str(error))
-    return dataclasses.replace(
-        result,
-        message=printable(result.message),  # it can quote what a command printed
-        duration_ms=(time.perf_counter() - started) * 1e3,
+    outcome = Outcome()
+    gates = [
+        Gate(GateName.INTEGRITY, "build", partial(_integrity, trial)),
+        Gate(GateName.COMPILE, "build", partial(_compile, trial), again=True),
+        Gate(GateName.CORRECTNESS, "measure", partial(_correctness, trial)),
+        Gate(GateName.PERFORMANCE, "measure", partial(_performance, trial)),
+    ]
+    outcome.run(gates, stage, emit, _failed)
+    measured = outcome.last.measurements
+    speed = overall(measured) if outcome.last.verdict is Verdict.PASSED else None
+    return outcome.report(
+        task.slug,
+        task.hash,
+        fingerprint(task=task.hash, clock=CLOCK),
+        seen=speed,
+        unseen=speed if final else None,
+        noisy=is_noisy(measured),
+        aka_score=aka_score(trial.built is not None, outcome.results, measured),
     )
+
+
+def _failed(name: GateName, error: Exception) -> GateResult:
+    """Return the result of a gate that raised; what a command printed may be quoted in it."""
+    result = failure(name, error)
+    # Broken is the task, or this machine: its owner can act on it.
+    message = str(error) if type(error) is Broken else result.message
+    return dataclasses.replace(result, message=printable(message))
 
 
 def _integrity(trial: Trial) -> GateResult:
@@ -147,7 +140,12 @@ def _correctness(trial: Trial) -> GateResult:
     if of_baseline:
         raise Broken(f"of the unchanged repository, {why}")
     return GateResult(
-        GateName.CORRECTNESS, Verdict.FAILED, reason, message, total=1, compiler=(output,)
+        GateName.CORRECTNESS,
+        Verdict.FAILED,
+        reason,
+        printable(message),
+        total=1,
+        compiler=(output,),
     )
 
 
@@ -216,50 +214,8 @@ def _cases(count: int) -> str:
     return "1 case" if count == 1 else f"{count} cases"
 
 
-_GATES: Mapping[GateName, Callable[[Trial], GateResult]] = {
-    GateName.INTEGRITY: _integrity,
-    GateName.COMPILE: _compile,
-    GateName.CORRECTNESS: _correctness,
-    GateName.PERFORMANCE: _performance,
-}
-
-
 def not_judged_here(task: RepositoryTask) -> str:
     """Return why this machine cannot judge a task; empty when it can."""
     if task.device == GPU and device_kind.gpu_vendor() not in device_kind.JUDGED:
         return f"{task.slug} is judged on a GPU, and this machine has none"
     return ""
-
-
-def _report(trial: Trial, results: list[GateResult], seconds: Mapping[str, float]) -> Report:
-    last = results[-1]
-    passed = last.verdict is Verdict.PASSED
-    speed = overall(last.measurements) if passed else None
-    return Report(
-        task=trial.task.slug,
-        task_hash=trial.task.hash,
-        judge_version=JUDGE_VERSION,
-        verdict=last.verdict,
-        reason=last.reason,
-        message=last.message,
-        gates=tuple(results),
-        seen=speed,
-        unseen=speed if trial.final else None,
-        roofline_share=None,
-        noisy=is_noisy(last.measurements),
-        aka_score=aka_score(trial.built is not None, results, last.measurements),
-        fingerprint=fingerprint(trial.task),
-        seconds=seconds,
-    )
-
-
-def fingerprint(task: RepositoryTask) -> dict[str, Any]:
-    """Return task, versions and isolation features of a verdict."""
-    return {
-        "judge": JUDGE_VERSION,
-        "task": task.hash,
-        "clock": CLOCK,
-        "isolation": dataclasses.asdict(isolation_features()),
-        "python": sys.version.partition(" ")[0],
-        "kernel": platform.release(),
-    }

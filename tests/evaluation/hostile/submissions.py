@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import evaluation
-from evaluation.judge.pipeline import evaluate
 from evaluation.judge.request import Request
+from evaluation.kinds.kernel.judge import evaluate
 from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import Task
 from evaluation.types import Report, Verdict

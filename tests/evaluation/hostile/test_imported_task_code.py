@@ -16,8 +16,8 @@ from evaluation.importers.checkout import Checkout
 from evaluation.importers.importer import import_suite
 from evaluation.importers.outcome import FIRST_CLASS, REFUSED
 from evaluation.importers.suites import suites
-from evaluation.judge.pipeline import evaluate
 from evaluation.judge.request import Request
+from evaluation.kinds.kernel.judge import evaluate
 from evaluation.kinds.kernel.load import load_operator, load_task
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks.loaded_code import LoadedCode

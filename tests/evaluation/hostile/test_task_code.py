@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from evaluation.bench.process.fork_server import ROOT, ForkServer
-from evaluation.judge.pipeline import evaluate
 from evaluation.judge.request import Request
+from evaluation.kinds.kernel.judge import evaluate
 from evaluation.kinds.kernel.load import load_operator, load_task
 from evaluation.sandbox.features import isolation_features
 from evaluation.types import GateName, Reason, Verdict

@@ -17,10 +17,11 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.languages.cpp import Cpp
 from evaluation.errors import Broken, BuildError
 from evaluation.judge import pipeline, report_text
-from evaluation.judge.pipeline import evaluate
 from evaluation.judge.request import Request
+from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.kinds.kernel.builds import Build, baselines
 from evaluation.kinds.kernel.gates import gates, generalization
+from evaluation.kinds.kernel.judge import evaluate
 from evaluation.kinds.kernel.load import load_task
 from evaluation.kinds.kernel.session import MeasurementSession
 from evaluation.sandbox import procfs
@@ -324,7 +325,7 @@ def test_judge_error_ends_as_broken(
     def no_baselines(task: Task, cache: Path) -> list[Build]:
         raise RuntimeError("the disk is full")
 
-    monkeypatch.setattr(pipeline, "baselines", no_baselines)
+    monkeypatch.setattr(kernel_judge, "baselines", no_baselines)
     report = judged(task, HONEST, cache)
     assert (report.verdict, report.reason) == (Verdict.BROKEN, Reason.JUDGE_ERROR)
     assert "disk" not in report.message
@@ -348,7 +349,7 @@ def test_baseline_build_error_ends_as_broken(
     def no_baselines(task: Task, cache: Path) -> list[Build]:
         raise BuildError("g++ refused the source", [])
 
-    monkeypatch.setattr(pipeline, "baselines", no_baselines)
+    monkeypatch.setattr(kernel_judge, "baselines", no_baselines)
     report = judged(task, HONEST, cache)
     assert (report.verdict, report.reason) == (Verdict.BROKEN, Reason.JUDGE_ERROR)
     assert "the baseline failed: g++ refused" in str(report.gates[-1].private["error"])
@@ -358,7 +359,7 @@ def test_baseline_build_error_ends_as_broken(
 def test_evaluation_leaves_no_processes(
     source: str, task: Task, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "ForkServer", ForkServer)  # its own, not the shared one
+    monkeypatch.setattr(kernel_judge, "ForkServer", ForkServer)  # its own, not the shared one
     before = set(procfs.descendants(os.getpid()))
     judged(task, source, cache)
     assert set(procfs.descendants(os.getpid())) <= before

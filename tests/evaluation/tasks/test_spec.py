@@ -301,7 +301,7 @@ def test_loading_a_task_does_not_import_torch() -> None:
         "import sys; from pathlib import Path; from evaluation.kinds.kernel.load import load_task;"
         "from evaluation.kinds.kernel.workspace_files import starter_files;"
         f"starter_files(load_task(Path({str(TASKS)!r}), 'rope', 'cpp-to-cpp'));"
-        "from evaluation.judge import pipeline; from evaluation.kinds.kernel import gates;"
+        "from evaluation.kinds.kernel import gates, judge;"
         "from evaluation.bench.devices import detect;"
         "gates.gates(); detect._vendors();"
         "sys.exit('torch' in sys.modules)"

@@ -36,6 +36,7 @@ class Command(BaseCommand):
         # Not needed by other commands, and torch takes a second to import.
         from evaluation.code.languages import languages
         from evaluation.judge import report_text
+        from evaluation.judge.admission import Attempt
         from evaluation.kinds.kernel.admission import admit
         from evaluation.kinds.kernel.load import load_task
         from evaluation.kinds.repository import admission as repository
@@ -43,7 +44,7 @@ class Command(BaseCommand):
         from evaluation.kinds.repository.task import find_task
         from evaluation.types import TaskCheck, to_json
 
-        def log(attempt: admit.Attempt | TaskCheck) -> None:
+        def log(attempt: Attempt | TaskCheck) -> None:
             self.stdout.write(report_text.attempt(attempt))
 
         operators = Operator.objects.in_bulk(field_name="slug")

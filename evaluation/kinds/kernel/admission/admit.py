@@ -33,9 +33,11 @@ from evaluation.bench.process.task_host import processes_of
 from evaluation.bench.timing import plan as plans
 from evaluation.code.languages import languages
 from evaluation.errors import Rejected, SubmissionError, TaskError
+from evaluation.judge.admission import MAX_REPEATS, Admission, Attempt, is_steady
+from evaluation.judge.admission import problems as check_problems
 from evaluation.judge.report import overall
 from evaluation.kinds.kernel import torch_variants
-from evaluation.kinds.kernel.admission import reference_process, task_checks
+from evaluation.kinds.kernel.admission import reference_process
 from evaluation.kinds.kernel.admission.trivial_submissions import probes
 from evaluation.kinds.kernel.builds import Build, baselines, build
 from evaluation.kinds.kernel.gates import Trial, integrity
@@ -50,14 +52,10 @@ from evaluation.types import Case, Interval, Reason, Split, TaskCheck, Verdict
 
 MIN_HONEST = 2
 MIN_MUTANTS = 3
-SPREAD_BOUND = 0.05
-"""Largest relative difference of a speedup measured twice."""
 RETAINED = 0.8, 1.25
 """Bounds of the retained share of an honest kernel: its speedup on neighbours over that on seen
 cases.
 """
-MAX_REPEATS = 3
-"""Measurements to compare with an earlier one, on a busy machine."""
 MAX_BUILDS = 8
 """Parallel builds; each can start a compiler for every dtype and target."""
 UNTRIED = (
@@ -75,25 +73,6 @@ Implementation = tuple[str, Example]
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """One judged implementation, and whether the verdict was right.
-
-    `seconds` excludes its build.
-    """
-
-    name: str
-    role: str
-    note: str
-    verdict: Verdict
-    reason: Reason | None
-    message: str
-    seconds: float
-    as_expected: bool
-    expect: Reason | None = None
-    """Expected reason of failure, where the implementation names one."""
-
-
-@dataclass(frozen=True)
 class Repeat:
     """Ratio of two measurements of a speedup, and its problem; no ratio where nothing was timed.
 
@@ -103,29 +82,6 @@ class Repeat:
     ratio: Interval | None = None
     retained: Interval | None = None
     problem: str = ""
-
-
-@dataclass(frozen=True)
-class Admission:
-    """All results of the admission of a task; it is refused for its `problems`.
-
-    `repeat` is the ratio of a speedup to an earlier one, and None where nothing can be timed;
-    `retained` that of a kernel's speedup on neighbours of the seen cases to that on these.
-    """
-
-    task: str
-    task_hash: str
-    judge_version: str
-    attempts: tuple[Attempt, ...]
-    repeat: Interval | None
-    problems: tuple[str, ...]
-    admitted: bool
-    checks: tuple[TaskCheck, ...] = ()
-    retained: Interval | None = None
-    self_test: bool = False
-    """True where trivial submissions and the operator's own mutants were judged."""
-    only_unsteady: bool = False
-    """Whether its one problem is that times do not repeat, as on a busy machine."""
 
 
 def admit(
@@ -162,8 +118,8 @@ def admit(
             report(attempt)
             attempts.append(attempt)
         repeat = judge.repeat(chosen, attempts)
-    unsteady = repeat.ratio is not None and not _is_steady(repeat.ratio)
-    problems = (*task_checks.problems(checks), *_problems(task, attempts, repeat, self_test))
+    unsteady = repeat.ratio is not None and not is_steady(repeat.ratio)
+    problems = (*check_problems(checks), *_problems(task, attempts, repeat, self_test))
     return Admission(
         task=task.slug,
         task_hash=task.hash,
@@ -274,7 +230,7 @@ class _TaskJudge:
             for _ in range(MAX_REPEATS):
                 now = self._speedup(example, seen)
                 ratio = _ratio(now, before)
-                if _is_steady(ratio):
+                if is_steady(ratio):
                     break
                 before = now
             if example.language != "torch":
@@ -347,7 +303,7 @@ def _problems(
             yield f"{role} implementations in {language}: {count} of at least {least}; add {name}"
     if repeat.problem:
         yield repeat.problem
-    if (ratio := repeat.ratio) and not _is_steady(ratio):
+    if (ratio := repeat.ratio) and not is_steady(ratio):
         yield f"times do not repeat: a speedup is {ratio.speedup:.2f} times what it was before"
     low, high = RETAINED
     if (kept := repeat.retained) and (kept.high < low or kept.low > high):
@@ -372,7 +328,3 @@ def _problem(attempt: Attempt) -> str:
 
 def _ratio(now: Interval, before: Interval) -> Interval:
     return Interval(now.speedup / before.speedup, now.low / before.high, now.high / before.low)
-
-
-def _is_steady(ratio: Interval) -> bool:
-    return 1 / (1 + SPREAD_BOUND) <= ratio.speedup <= 1 + SPREAD_BOUND

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -127,10 +127,3 @@ def _cost(task: Task) -> TaskCheck:
         if not 0 <= operations < math.inf:
             return TaskCheck("cost", False, f"`cost` counts {operations!r} operations: correct it")
     return TaskCheck("cost", True, f"bytes of {len(cases)} cases fit the tensors")
-
-
-def problems(checks: Sequence[TaskCheck]) -> Iterator[str]:
-    """Yield a line for each check that is not ok."""
-    for check in checks:
-        if not check.ok:
-            yield f"{check.name}: {check.message}"

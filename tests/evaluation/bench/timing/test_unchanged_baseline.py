@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.judge import pipeline
 from evaluation.judge.request import Request
+from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.kinds.kernel.load import load_task
 from evaluation.types import Verdict
 
@@ -30,7 +30,7 @@ def assert_reads_one(track: str, cache: Path, margin: float) -> None:
     for name in OPERATORS:
         task = load_task(TASKS, name, track)
         files = {task.target_file: task.operator.baseline(task.track.target)}
-        report = pipeline.evaluate(Request(task, files, cache))
+        report = kernel_judge.evaluate(Request(task, files, cache))
         if report.verdict is Verdict.INCONCLUSIVE:
             pytest.skip(f"nothing can be measured here: {report.message}")
         assert report.verdict is Verdict.PASSED, report.message

@@ -12,9 +12,9 @@ import pytest
 from evaluation.code.building import nvcc
 from evaluation.code.languages import languages
 from evaluation.errors import BuildError, Rejected
-from evaluation.judge.pipeline import evaluate
 from evaluation.judge.request import Request
 from evaluation.kinds.kernel.builds import build
+from evaluation.kinds.kernel.judge import evaluate
 from evaluation.kinds.kernel.load import load_task
 from evaluation.kinds.kernel.workspace_files import starter_files
 from evaluation.sandboxed.kernels.c_gpu_kernel import GpuKernel

@@ -10,9 +10,9 @@ import pytest
 from evaluation.code.building import hipcc, nvcc
 from evaluation.code.languages import hip, languages
 from evaluation.errors import Broken, BuildError, Rejected
-from evaluation.judge.pipeline import evaluate
 from evaluation.judge.request import Request
 from evaluation.kinds.kernel.builds import build
+from evaluation.kinds.kernel.judge import evaluate
 from evaluation.kinds.kernel.load import load_task
 from evaluation.kinds.kernel.workspace_files import starter_files
 from evaluation.tasks.spec import Task

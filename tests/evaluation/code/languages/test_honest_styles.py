@@ -12,9 +12,9 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError, Unsupported
-from evaluation.judge.pipeline import evaluate
 from evaluation.judge.request import Request
 from evaluation.kinds.kernel.builds import baselines, build
+from evaluation.kinds.kernel.judge import evaluate
 from evaluation.kinds.kernel.load import load_task
 from evaluation.kinds.kernel.session import MeasurementSession
 from evaluation.tasks.spec import Task

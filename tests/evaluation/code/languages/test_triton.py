@@ -13,9 +13,9 @@ import pytest
 from evaluation.code.languages import languages
 from evaluation.code.languages.triton import _read_result, targets
 from evaluation.errors import BuildError, Rejected, SubmissionError
-from evaluation.judge.pipeline import evaluate
 from evaluation.judge.request import Request
 from evaluation.kinds.kernel.builds import build
+from evaluation.kinds.kernel.judge import evaluate
 from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import Task
 from evaluation.types import GateName, Reason, Split, Verdict

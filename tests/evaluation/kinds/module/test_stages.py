@@ -13,6 +13,7 @@ import pytest
 
 from evaluation.__main__ import main
 from evaluation.errors import RequestError
+from evaluation.judge.pipeline import Outcome
 from evaluation.kinds.module import commands
 from evaluation.kinds.module import judge as production
 from evaluation.kinds.module.architectures import Architecture, find_task
@@ -92,7 +93,7 @@ def test_deployed_speedup_of_a_final_verdict_is_unseen_as_well(final: bool, unse
         production.GateName.PERFORMANCE, Verdict.PASSED, detail={"deployed": deployed}
     )
     device = {"name": "a CPU"}
-    report = production._report(architecture, [Part(task, {})], [last], {}, final, device)
+    report = production.report_of(architecture, [Part(task, {})], Outcome([last]), final, device)
     assert report.fingerprint["device"] == device
     assert report.seen is not None and report.seen.speedup == 1.2
     assert (report.unseen == report.seen) is unseen

@@ -14,6 +14,7 @@ import pytest
 from evaluation.bench.timing.plan import Plan
 from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError
+from evaluation.judge.admission import Admission, Attempt
 from evaluation.judge.report_text import admission as rendered
 from evaluation.judge.report_text import attempt as rendered_attempt
 from evaluation.kinds.kernel import torch_variants
@@ -21,8 +22,6 @@ from evaluation.kinds.kernel.admission.admit import (
     MAX_BUILDS,
     MIN_HONEST,
     MIN_MUTANTS,
-    Admission,
-    Attempt,
     _TaskJudge,
     admit,
     implementations,

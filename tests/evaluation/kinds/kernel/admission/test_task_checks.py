@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.device_kind import CPU
+from evaluation.judge.admission import problems
 from evaluation.kinds.kernel.admission.fit import (
     LARGE_ELEMENTS,
     MAX_ELEMENTS,
@@ -14,7 +15,7 @@ from evaluation.kinds.kernel.admission.fit import (
     trials,
     write,
 )
-from evaluation.kinds.kernel.admission.task_checks import check_numbers, problems
+from evaluation.kinds.kernel.admission.task_checks import check_numbers
 from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import Task, self_tested
 from tests.evaluation.tasks.test_tasks_readme import FILE, README
