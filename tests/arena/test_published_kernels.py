@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
 
 from arena.errors import UserError
 from arena.leaderboard.claim_charts import STYLES, claims_chart
@@ -242,3 +243,15 @@ def test_file_of_a_campaign_loads_as_the_campaign_writes_it(tmp_path: Path) -> N
     (kernel,) = kernels()
     assert (kernel.task, kernel.sha256) == ("kb1_19_relu", generation.sha256)
     assert kernel.outcome == Outcome.NOT_JUDGEABLE and kernel.reason == "NO_TASK"
+
+
+def test_import_results_loads_a_file_of_claims_and_reports_a_refused_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_claims(tmp_path, [kernel_line(1), kernel_line(2, judged_status="perfect")])
+    with pytest.raises(SystemExit):
+        call_command("import_results", str(path))
+    told = capsys.readouterr()
+    assert "1 rows loaded, 1 lines refused" in told.out and "judged.status" in told.err
+    call_command("import_results", str(path))
+    assert "loaded before" in capsys.readouterr().out
