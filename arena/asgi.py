@@ -15,7 +15,7 @@ http = get_asgi_application()
 
 import arena.urls  # noqa: E402, F401  (models load after Django is set up)
 from arena.prefix import OwnPrefix  # noqa: E402
-from arena.runs.routing import websocket_urls  # noqa: E402
+from arena.runs.live.routing import websocket_urls  # noqa: E402
 from arena.sockets import SameOriginValidator  # noqa: E402
 
 application = OwnPrefix(

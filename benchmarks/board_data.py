@@ -22,7 +22,7 @@ from arena.runs.models import (
     Run,
     Submission,
 )
-from arena.runs.standings import rebuild
+from arena.runs.scoring.standings import rebuild
 from evaluation.types import GateName
 
 OPERATORS, TRACKS = 250, ("torch-to-triton", "torch-to-cuda", "cuda-to-cuda", "cpp-to-cpp")

@@ -329,7 +329,7 @@ class Recorder:
         """Return the seq and revision of every row, and the parts, of each run."""
         from django.contrib.auth.models import AnonymousUser
 
-        from arena.runs.summary import parts_of, shown_runs
+        from arena.runs.display.summary import parts_of, shown_runs
         from arena.runs.trace import timeline
 
         found = {}

@@ -21,9 +21,9 @@ from arena import queue
 from arena.catalog.models import Hardware
 from arena.errors import UserError
 from arena.runs import experiments, services
+from arena.runs.display.terminal import line_of, verdict_of
 from arena.runs.models import Event, Experiment, Run
 from arena.runs.states import RUN_JUDGED, RunStatus
-from arena.runs.terminal import line_of, verdict_of
 from runners.catalog import sync
 from runners.launcher import CannotStart, locked_home
 from runners.process.supervisor import stopping

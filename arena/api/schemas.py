@@ -9,11 +9,11 @@ from ninja import Field, Schema
 from pydantic import AfterValidator, StrictFloat, StrictInt
 
 from arena.notes.models import Note
+from arena.runs.display.waiting import Waiting, waiting_of
 from arena.runs.models import Evaluation, Measurement, Run, Scores, Submission
 from arena.runs.services.external import MAX_BATCH
 from arena.runs.states import RunStatus
 from arena.runs.strict import derived
-from arena.runs.waiting import Waiting, waiting_of
 from arena.text import Text
 from evaluation import types
 

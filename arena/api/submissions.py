@@ -14,10 +14,10 @@ from arena.accounts.auth import SUBMIT, signed_in
 from arena.api.schemas import GateOut, Interval, MeasurementOut, ScoresOut, WaitingOut
 from arena.errors import NotFound
 from arena.runs import services
+from arena.runs.display.waiting import Waiting, waiting_of
 from arena.runs.models import Evaluation, Run, Submission
-from arena.runs.reward import Outcome, reward
+from arena.runs.scoring.reward import Outcome, reward
 from arena.runs.states import EVALUATION_ACTIVE, Scope, Split
-from arena.runs.waiting import Waiting, waiting_of
 from arena.text import Text
 
 router = Router(tags=["submissions"])

@@ -44,7 +44,7 @@ from arena.leaderboard.rankings import (
 from arena.leaderboard.results import Snapshot, computed, snapshot
 from arena.leaderboard.table import TaskFacts
 from arena.leaderboard.task_sets import TaskSet, planned_tasks, task_set
-from arena.runs.judges import age_of, ages_of
+from arena.runs.scoring.judges import age_of, ages_of
 
 ORIGINS = {ARENA: "Agents of this arena", EXTERNAL: "Agents of users", EVERY: "All agents"}
 NAMES = {"hardware": "device", "family": "model family", "judge": "judge version"}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from arena.leaderboard.intervals import CASE_LOG_STD, faster, measured, ratio
+from arena.runs.display.rounds import Round, rounds_of
 from arena.runs.models import Measurement, Run
-from arena.runs.rounds import Round, rounds_of
 from arena.runs.states import Scope
 from evaluation.bench.timing.intervals import geomean
 from evaluation.kinds.module.architectures import TRACK

@@ -14,8 +14,8 @@ from arena.leaderboard.rankings import Ranking, chosen_version, rank
 from arena.leaderboard.results import rows_of, snapshot
 from arena.leaderboard.task_sets import task_set
 from arena.runs import experiments
-from arena.runs.judges import age_of
 from arena.runs.models import Run
+from arena.runs.scoring.judges import age_of
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
 from evaluation.bench.timing.intervals import geomean
 from evaluation.types import Interval

@@ -1,4 +1,4 @@
-"""The speed records that pages and the API list; `arena.runs.records` has the rule."""
+"""The speed records that pages and the API list; `arena.runs.scoring.records` has the rule."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from arena.leaderboard.columns import (
 from arena.leaderboard.table import Catalog, ExperimentFacts, Table, TaskFacts, table_of
 from arena.runs.models import Experiment, Run, Standing
 from arena.runs.querysets import RunQuerySet
-from arena.runs.standings import NEWEST_FIRST, PLACE, State, plus, standing_runs, state
+from arena.runs.scoring.standings import NEWEST_FIRST, PLACE, State, plus, standing_runs, state
 from arena.runs.states import RunStatus
 from evaluation.judge.kinds import kind_of
 

@@ -14,9 +14,9 @@ from arena.accounts.auth import signed_in
 from arena.accounts.forms import TokenForm
 from arena.catalog.templatetags.figures import Scale
 from arena.pages.client import lines
+from arena.runs.display.waiting import waiting_of
 from arena.runs.models import Run
 from arena.runs.quotas import quotas_of
-from arena.runs.waiting import waiting_of
 
 MAX_ACTIVE, MAX_RECENT, MAX_OLD_TOKENS = 20, 10, 10
 

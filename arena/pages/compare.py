@@ -13,9 +13,9 @@ from arena.catalog.templatetags.figures import Scale
 from arena.leaderboard import comparison
 from arena.leaderboard.charts import progress_chart
 from arena.leaderboard.side_by_side import ALIGNMENTS, courses
+from arena.runs.code.sources import changes
 from arena.runs.models import Run
 from arena.runs.querysets import RunQuerySet
-from arena.runs.sources import changes
 from arena.runs.states import RUN_JUDGED
 
 MAX_OTHER_RUNS = 20

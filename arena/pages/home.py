@@ -23,10 +23,10 @@ from arena.leaderboard.results import Snapshot, computed, snapshot
 from arena.pages.board import scale_of
 from arena.published.kernels import kernels
 from arena.published.outcomes import OUTCOMES
-from arena.runs.best import best_first
 from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet
-from arena.runs.reward import FORMULA
+from arena.runs.scoring.best import best_first
+from arena.runs.scoring.reward import FORMULA
 from arena.runs.states import RUN_JUDGED, RunStatus, Scope
 
 MAX_LEADERS = 3

@@ -35,8 +35,8 @@ from arena.leaderboard.production import (
 from arena.leaderboard.results import Snapshot, snapshot
 from arena.published.models import PublishedVerdict
 from arena.published.verdicts import best_by_operator, counted, fastest, verdicts_on
-from arena.runs.charts import funnel_chart
-from arena.runs.funnels import (
+from arena.runs.display.charts import funnel_chart
+from arena.runs.display.funnels import (
     DROPS_BY_NAME,
     Cells,
     Funnel,

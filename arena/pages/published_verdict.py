@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from arena.catalog.models import Task
 from arena.published.models import PublishedVerdict
 from arena.published.verdicts import Shown
-from arena.runs.charts import funnel_chart
+from arena.runs.display.charts import funnel_chart
 from evaluation.types import GateName
 
 TOTAL = "total"

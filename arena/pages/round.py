@@ -7,11 +7,11 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from arena.pages.run import run_of
+from arena.runs.code.sources import changes, sources
+from arena.runs.display.rounds import rounds_of
+from arena.runs.display.summary import verdict_of
 from arena.runs.models import Submission
-from arena.runs.rounds import rounds_of
-from arena.runs.sources import changes, sources
 from arena.runs.states import EvaluationStatus, Scope
-from arena.runs.summary import verdict_of
 
 
 @require_safe

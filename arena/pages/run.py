@@ -15,10 +15,10 @@ from arena.accounts.auth import signed_in
 from arena.errors import UserError
 from arena.notes.context import notes_of
 from arena.runs import services
+from arena.runs.display.past import marks, past_of
+from arena.runs.display.summary import shown_runs, summary_of
 from arena.runs.models import Run
-from arena.runs.past import marks, past_of
 from arena.runs.services.runs import BUDGET_BOUNDS
-from arena.runs.summary import shown_runs, summary_of
 from arena.runs.trace import exports, timeline
 from arena.runs.trace.outline import outline
 from arena.runs.trace.sifting import GATES, SUBJECTS, Sieve, chips, seek

@@ -23,10 +23,10 @@ from arena.leaderboard.results import snapshot
 from arena.pages.home import unseen_scale
 from arena.published.kernels import claimed_on
 from arena.published.verdicts import verdicts_on
-from arena.runs.baselines import timed_baselines
+from arena.runs.code.sources import highlighted
+from arena.runs.display.baselines import timed_baselines
 from arena.runs.models import Run
 from arena.runs.querysets import RunQuerySet
-from arena.runs.sources import highlighted
 from arena.runs.states import RUN_JUDGED
 
 BRIEF = "TASK.md"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from arena.published.models import PublishedVerdict
-from arena.runs.funnels import Funnel, funnel
+from arena.runs.display.funnels import Funnel, funnel
 from evaluation.types import Verdict
 
 

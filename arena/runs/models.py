@@ -422,8 +422,8 @@ class ImportedFile(models.Model):
 class Standing(models.Model):
     """The newest judged run of one place: a task, an agent, a device and a repeat.
 
-    Rankings read these rows, which `arena.runs.standings` keeps. `cost_usd` and `tokens` include
-    the broken runs that the run continues. `version` is that of the last change of the row.
+    Rankings read these rows, which `arena.runs.scoring.standings` keeps. `cost_usd` and `tokens`
+    include the broken runs that the run continues. `version` is that of the last change of the row.
     """
 
     task = models.ForeignKey(Task, models.CASCADE, related_name="+")

@@ -9,7 +9,7 @@ from django.dispatch import receiver
 
 from arena.catalog.models import Agent, Hardware, Operator, Task
 from arena.runs.models import Run, StandingsState
-from arena.runs.standings import keep_records_of, keep_standing, rebuild, touch
+from arena.runs.scoring.standings import keep_records_of, keep_standing, rebuild, touch
 
 UNRANKED = ("open_book", "quarantined_at")
 

@@ -20,8 +20,8 @@ from django.db import connections
 from arena.catalog.task_folders import root_of
 from arena.errors import Conflict, UserError
 from arena.runs import services
-from arena.runs.best import chosen_round, end_without_final
 from arena.runs.models import Evaluation, Run, Submission
+from arena.runs.scoring.best import chosen_round, end_without_final
 from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
 from arena.runs.trace.events import EventDraft
 from evaluation.kinds.repository.task import find_task

@@ -10,7 +10,7 @@ from dramatiq.brokers.redis import RedisBroker
 from arena.catalog.models import Agent, Operator, Task, TaskVersion
 from arena.runs import services
 from arena.runs.models import Evaluation, Run
-from arena.runs.standings import keep_standing
+from arena.runs.scoring.standings import keep_standing
 from evaluation.types import (
     CompilerOutput,
     Diagnostic,

@@ -13,7 +13,7 @@ from typing import Any
 
 from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion
 from arena.runs.models import Evaluation, GateResult, Run, Submission
-from arena.runs.standings import keep_standing
+from arena.runs.scoring.standings import keep_standing
 from evaluation.kinds.module.architectures import architectures, find_task
 from evaluation.types import Interval
 

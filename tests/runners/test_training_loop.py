@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from arena.runs.reward import MAX_SPEEDUP, PARITY, REFUSED, STOPPED, reward_of_speedup
+from arena.runs.scoring.reward import MAX_SPEEDUP, PARITY, REFUSED, STOPPED, reward_of_speedup
 from evaluation.types import GateName
 from tests.runners.house import ROOT, House
 

@@ -12,8 +12,8 @@ from arena.leaderboard.charts import fast_p_chart, generalization_chart, progres
 from arena.leaderboard.rankings import Row
 from arena.leaderboard.verdict_stats import FastShares
 from arena.pages.board import generalization_caption
-from arena.runs.charts import best_by_round
-from arena.runs.rounds import Round
+from arena.runs.display.charts import best_by_round
+from arena.runs.display.rounds import Round
 
 
 def a_round(number: int, speedup: float | None) -> Round:

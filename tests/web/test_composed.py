@@ -10,7 +10,7 @@ from django.utils import timezone
 from arena.leaderboard.compositions import together
 from arena.leaderboard.models import Composition
 from arena.leaderboard.results import snapshot
-from arena.runs.funnels import DROPS
+from arena.runs.display.funnels import DROPS
 from evaluation.kinds.module.drops import Drop
 from tests.arena.production import performance, production_run
 from tests.web.test_production import LLAMA, text_of

@@ -10,7 +10,7 @@ import pytest
 from arena.api.root import api
 from arena.pages.board import PARTS
 from arena.runs.models import Evaluation, Experiment, Measurement, Run
-from arena.runs.standings import rebuild
+from arena.runs.scoring.standings import rebuild
 from tests.web.world import World
 
 pytestmark = pytest.mark.django_db

@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from arena.catalog.models import Operator, Task, Worker
 from arena.runs import services
+from arena.runs.display.rounds import best_of, rounds_of
 from arena.runs.models import Evaluation, Event, Experiment, Measurement, Run
-from arena.runs.rounds import best_of, rounds_of
-from arena.runs.standings import rebuild
+from arena.runs.scoring.standings import rebuild
 from tests.arena.factories import LEASE, ask_for_verdict, gate, judge, report
 from tests.web.world import DEVICE, HIDDEN, SECRET
 

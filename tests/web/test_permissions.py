@@ -30,8 +30,8 @@ from arena.curation import drafts
 from arena.curation.models import Check, Rejudging
 from arena.published.models import PublishedKernel, PublishedVerdict
 from arena.runs import services
+from arena.runs.live.routing import websocket_urls
 from arena.runs.models import Experiment, Run
-from arena.runs.routing import websocket_urls
 from tests.arena.factories import LEASE, finished
 from tests.arena.published import (
     load_claims,

@@ -14,7 +14,7 @@ from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion
 from arena.leaderboard.production import FAMILY_TITLES, probes
 from arena.published.models import PublishedVerdict
 from arena.runs import services
-from arena.runs.funnels import DROPS
+from arena.runs.display.funnels import DROPS
 from arena.runs.models import Evaluation, GateResult, Run
 from evaluation.kinds.module.architectures import FAMILIES, architectures
 from evaluation.kinds.module.drops import Drop

@@ -9,7 +9,7 @@ import pytest
 
 from arena.catalog.models import Hardware, Task
 from arena.leaderboard.best_kernels import best_kernels
-from arena.runs.roofline import Ceiling, roofline_of
+from arena.runs.display.roofline import Ceiling, roofline_of
 from arena.runs.templatetags.rooflines import Axis, roofline_svg
 from tests.arena.factories import HIDDEN_CASE, finished
 from tests.web.world import World

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from arena.runs import services
-from arena.runs.highlighting import _coloured
-from arena.runs.sources import changes, highlighted, sources
+from arena.runs.code.highlighting import _coloured
+from arena.runs.code.sources import changes, highlighted, sources
 from tests.arena.factories import LEASE, judge, report
 
 pytestmark = pytest.mark.django_db

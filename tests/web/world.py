@@ -14,8 +14,9 @@ from typing import Any
 from arena.catalog import services as catalog
 from arena.catalog.models import Operator, Task, TaskVersion
 from arena.catalog.sync import sync_tasks
-from arena.runs import services, standings
+from arena.runs import services
 from arena.runs.models import Run
+from arena.runs.scoring import standings
 from arena.runs.trace.events import EventDraft
 from evaluation.tasks.spec import folder_of, self_tested
 from evaluation.types import (

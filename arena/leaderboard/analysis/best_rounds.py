@@ -1,4 +1,4 @@
-"""The best round of a run so far, by the rule of `arena.runs.best`, for columns of many runs."""
+"""The best round of a run so far, by the rule of `runs.scoring.best`, for columns of many runs."""
 
 from __future__ import annotations
 

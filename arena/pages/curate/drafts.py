@@ -22,7 +22,7 @@ from arena.curation.models import Check, Draft
 from arena.curation.validation import problems_of
 from arena.errors import NotFound, UserError
 from arena.filters import words_of
-from arena.runs.sources import changes
+from arena.runs.code.sources import changes
 
 MAX_CLOSED = 20
 OPERATORS_A_PAGE = 50

@@ -31,9 +31,9 @@ from django.template.loader import render_to_string
 from arena import sockets
 from arena.accounts.auth import user_of_session
 from arena.accounts.models import Viewer
+from arena.runs.display.summary import parts_of, shown_runs
 from arena.runs.models import Event, Run
 from arena.runs.states import RUN_ACTIVE
-from arena.runs.summary import parts_of, shown_runs
 from arena.runs.trace import timeline
 
 MIN_FRAME_SECONDS = 0.1

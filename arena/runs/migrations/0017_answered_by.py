@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 def name_models(apps: Any, schema_editor: Any) -> None:
     """Fill both columns from the calls of runs whose agent names a model."""
-    from arena.runs.answered import SEPARATOR, joined
+    from arena.runs.scoring.answered import SEPARATOR, joined
 
     Agent, Event = apps.get_model("catalog", "Agent"), apps.get_model("runs", "Event")
     Run = apps.get_model("runs", "Run")

@@ -5,7 +5,7 @@ from django.db import migrations
 
 def hide(apps: Any, schema_editor: Any) -> None:
     """Remove from stored results on hidden cases what can tell a size."""
-    from arena.runs.hidden import without_sizes
+    from arena.runs.scoring.hidden import without_sizes
 
     GateResult, Event = apps.get_model("runs", "GateResult"), apps.get_model("runs", "Event")
     names = ("gate", "verdict", "reason", "message", "passed", "total", "duration_ms")

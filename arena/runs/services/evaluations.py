@@ -15,8 +15,8 @@ from arena import queue, sockets
 from arena.catalog.models import Worker
 from arena.errors import Conflict, TooLarge, UserError
 from arena.leases import after_attempt, machine_of
-from arena.runs.best import best_first
 from arena.runs.models import Evaluation, GateResult, Measurement, Run, Submission
+from arena.runs.scoring.best import best_first
 from arena.runs.services.rejudging import (
     drop_rejudging,
     replace_verdict,

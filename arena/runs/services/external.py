@@ -20,9 +20,9 @@ from arena.accounts.models import User
 from arena.catalog.services import external_agent
 from arena.errors import Conflict, Forbidden, Gap, Invalid, TooLarge, UserError
 from arena.leases import database_time
-from arena.runs.best import chosen_round, end_without_final
 from arena.runs.models import Evaluation, Event, Run, Submission
 from arena.runs.quotas import FINALS, check_day, lock_owner
+from arena.runs.scoring.best import chosen_round, end_without_final
 from arena.runs.services.evaluations import request_evaluation, rounds_spent, submit
 from arena.runs.services.runs import (
     check_quota,

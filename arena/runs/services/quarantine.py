@@ -11,7 +11,7 @@ from arena import sockets
 from arena.catalog.models import Agent
 from arena.errors import UserError
 from arena.runs.models import Run
-from arena.runs.standings import keep_standing
+from arena.runs.scoring.standings import keep_standing
 
 
 def quarantine(subject: Run | Agent, reason: str) -> None:

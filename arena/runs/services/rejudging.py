@@ -10,10 +10,10 @@ from django.utils import timezone
 
 from arena import queue, sockets
 from arena.errors import Conflict
-from arena.runs.judges import judged_by
 from arena.runs.models import Evaluation, Run, Scores
-from arena.runs.records import refresh_records
-from arena.runs.standings import keep_standing
+from arena.runs.scoring.judges import judged_by
+from arena.runs.scoring.records import refresh_records
+from arena.runs.scoring.standings import keep_standing
 from arena.runs.states import (
     EVALUATION_ACTIVE,
     INCONCLUSIVE,

@@ -26,12 +26,12 @@ from arena.errors import (
     QuotaExceeded,
     UserError,
 )
-from arena.runs.answered import answered_by
-from arena.runs.judges import judged_by
 from arena.runs.models import Evaluation, Experiment, Run, Submission
 from arena.runs.quotas import RUNS, check_day, lock_owner
+from arena.runs.scoring.answered import answered_by
+from arena.runs.scoring.judges import judged_by
+from arena.runs.scoring.standings import keep_standing
 from arena.runs.spending import spending
-from arena.runs.standings import keep_standing
 from arena.runs.states import (
     EVALUATION_ACTIVE,
     RUN_ACTIVE,

@@ -11,7 +11,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from arena.catalog.templatetags.figures import figure, peak_name, peak_unit, share, times
-from arena.runs.roofline import Ceiling, Point, Roofline
+from arena.runs.display.roofline import Ceiling, Point, Roofline
 
 register = template.Library()
 

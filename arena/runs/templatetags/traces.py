@@ -13,9 +13,9 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from arena.catalog.templatetags.figures import micros
-from arena.runs.deadline import PAGE_SECONDS, is_late, processor_seconds
-from arena.runs.side_by_side import split_html
-from arena.runs.sources import diff_html
+from arena.runs.code.deadline import PAGE_SECONDS, is_late, processor_seconds
+from arena.runs.code.side_by_side import split_html
+from arena.runs.code.sources import diff_html
 from arena.runs.trace.ansi import ansi_lines, without_escapes
 from arena.runs.trace.markdown import markdown_html
 from arena.runs.trace.timeline import Entry

@@ -13,8 +13,8 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-from arena.runs.deadline import is_late
-from arena.runs.highlighting import code_html
+from arena.runs.code.deadline import is_late
+from arena.runs.code.highlighting import code_html
 from arena.runs.trace.ansi import without_escapes
 
 WEB_LINK = re.compile(r"https?://", re.IGNORECASE)

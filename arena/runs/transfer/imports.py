@@ -21,9 +21,6 @@ from arena import sockets
 from arena.audit.services import record
 from arena.catalog.models import Agent, Hardware, Task, TaskVersion
 from arena.errors import NotFound
-from arena.runs.answered import answered_by
-from arena.runs.hidden import without_sizes
-from arena.runs.judges import judged_by
 from arena.runs.models import (
     Blob,
     Evaluation,
@@ -35,7 +32,10 @@ from arena.runs.models import (
     Run,
     Submission,
 )
-from arena.runs.standings import keep_standing
+from arena.runs.scoring.answered import answered_by
+from arena.runs.scoring.hidden import without_sizes
+from arena.runs.scoring.judges import judged_by
+from arena.runs.scoring.standings import keep_standing
 from arena.runs.states import RUN_JUDGED, EvaluationStatus
 from arena.runs.strict import Mismatch, Strict, read
 from arena.runs.trace.blobs import blob_of

@@ -11,7 +11,7 @@ from django.core.cache import cache
 from arena.accounts.models import ApiToken
 from arena.runs import services
 from arena.runs.models import Run, Submission
-from arena.runs.reward import MAX_SPEEDUP, PARITY, REFUSED, STOPPED, reward_of_speedup
+from arena.runs.scoring.reward import MAX_SPEEDUP, PARITY, REFUSED, STOPPED, reward_of_speedup
 from evaluation.types import GateName, Reason
 from tests.arena.factories import (
     HIDDEN_CASE,

@@ -25,7 +25,7 @@ from arena.catalog.services import (
     sync_agents,
 )
 from arena.catalog.sync import sync_tasks
-from arena.runs import standings
+from arena.runs.scoring import standings
 from evaluation.bench.memory import ring
 from evaluation.bench.timing import plan as plans
 from evaluation.kinds.kernel.load import load_task

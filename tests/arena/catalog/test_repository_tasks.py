@@ -14,8 +14,8 @@ from arena.catalog.task_folders import root_of
 from arena.leaderboard import boards
 from arena.leaderboard.filters import Filters
 from arena.leaderboard.results import snapshot
+from arena.runs.scoring.standings import rebuild
 from arena.runs.services.runs import kinds_of
-from arena.runs.standings import rebuild
 from evaluation.kinds.repository import benchmark
 from evaluation.kinds.repository.task import load
 from tests.arena.factories import judged_run

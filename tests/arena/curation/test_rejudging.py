@@ -21,7 +21,7 @@ from arena.leaderboard.verdict_stats import verdict_stats
 from arena.leaderboard.verdicts import forget, verdicts
 from arena.runs import services
 from arena.runs.models import Evaluation, Run, SpeedRecord, Standing
-from arena.runs.standings import rebuild
+from arena.runs.scoring.standings import rebuild
 from evaluation import JUDGE_VERSION
 from tests.arena.factories import LEASE, ask_for_verdict, finished, judge, report
 

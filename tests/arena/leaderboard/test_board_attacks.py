@@ -14,7 +14,7 @@ from arena.catalog.models import Agent, Task, TaskVersion
 from arena.leaderboard import results
 from arena.runs import services
 from arena.runs.models import Evaluation, Experiment, Run
-from arena.runs.standings import touch
+from arena.runs.scoring.standings import touch
 from tests.arena.factories import judge, judged_run, report
 from tests.arena.leaderboard.test_rankings_independent import lines, load  # noqa: F401  (a fixture)
 

@@ -14,7 +14,7 @@ from arena.leaderboard.filters import Filters
 from arena.leaderboard.frontier import frontier
 from arena.leaderboard.results import newest_of, snapshot
 from arena.runs.models import Run
-from arena.runs.standings import rebuild, state
+from arena.runs.scoring.standings import rebuild, state
 from tests.arena.factories import judged_run
 
 pytestmark = pytest.mark.django_db

@@ -17,7 +17,7 @@ from arena.leaderboard import boards
 from arena.leaderboard.filters import Filters
 from arena.leaderboard.intervals import RUN_LOG_STD, ratio
 from arena.runs.models import Run
-from arena.runs.standings import touch
+from arena.runs.scoring.standings import touch
 from evaluation import JUDGE_VERSION
 from evaluation.types import Interval
 from tests.arena.factories import judged_run

@@ -20,7 +20,7 @@ from scipy import stats
 from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion
 from arena.runs import services
 from arena.runs.models import Run
-from arena.runs.standings import keep_standing, touch
+from arena.runs.scoring.standings import keep_standing, touch
 from evaluation.tasks.spec import folder_of
 from tests.arena.factories import judged_run
 from tests.arena.independent_ranking import VERDICT_TO_VERDICT, Record, Speedup, Z, ranking

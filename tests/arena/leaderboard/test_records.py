@@ -10,7 +10,7 @@ from django.utils import timezone
 from arena.catalog.models import Agent, Hardware, TaskVersion
 from arena.leaderboard.records import records
 from arena.runs.models import Run
-from arena.runs.standings import keep_standing
+from arena.runs.scoring.standings import keep_standing
 
 pytestmark = pytest.mark.django_db
 

@@ -17,8 +17,8 @@ from arena.leaderboard.verdict_stats import (
 from arena.leaderboard.verdicts import forget, verdicts
 from arena.runs import services
 from arena.runs.models import Evaluation, Run
+from arena.runs.scoring.standings import keep_standing
 from arena.runs.services.runs import end_run
-from arena.runs.standings import keep_standing
 from tests.arena.factories import (
     LEASE,
     ask_for_verdict,

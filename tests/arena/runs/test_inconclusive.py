@@ -8,8 +8,8 @@ import pytest
 
 from arena.accounts.models import ApiToken
 from arena.runs import services
-from arena.runs.best import chosen_round, end_without_final
 from arena.runs.models import Evaluation, Event, Run
+from arena.runs.scoring.best import chosen_round, end_without_final
 from arena.runs.services.rejudging import replace_verdict
 from tests.arena.factories import LEASE, ask_for_verdict, compiled, finished, gate, judge, report
 

@@ -38,10 +38,10 @@ from django.utils.module_loading import import_string
 
 from arena.errors import UserError
 from arena.runs import experiments
+from arena.runs.display.terminal import verdict_of
 from arena.runs.experiments import Plan
 from arena.runs.models import Experiment, Run
 from arena.runs.states import RUN_ACTIVE
-from arena.runs.terminal import verdict_of
 from arena.runs.transfer import results
 
 POLL_SECONDS = 2

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from arena.runs.standings import rebuild
+from arena.runs.scoring.standings import rebuild
 
 
 class Command(BaseCommand):

@@ -10,11 +10,11 @@ from django.db import transaction
 
 from arena.errors import UserError
 from arena.runs import services
+from arena.runs.display.terminal import follow, line_of, verdict_of
+from arena.runs.display.waiting import dead_end, unserved
 from arena.runs.models import Event, Run
 from arena.runs.services.runs import BUDGET
 from arena.runs.states import RunStatus
-from arena.runs.terminal import follow, line_of, verdict_of
-from arena.runs.waiting import dead_end, unserved
 
 
 class Command(BaseCommand):

@@ -20,7 +20,7 @@ from arena.leaderboard.analysis.refinement import (
     Refinement,
     refinement,
 )
-from arena.runs.best import best_so_far
+from arena.runs.scoring.best import best_so_far
 
 Round = float | str | None
 """A speedup; "wrong", "untimed", "uncompiled"; None for a round without a verdict."""

@@ -28,9 +28,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect as connect_now
 
 from arena.runs import services
+from arena.runs.display.summary import PARTS
 from arena.runs.live import consumers, feeds
 from arena.runs.models import Event, Run
-from arena.runs.summary import PARTS
 from arena.runs.trace.events import EventDraft
 from tests.arena.factories import LEASE, ask_for_verdict, judge, report
 from tests.arena.talk import HOST, communicator, opened

@@ -15,8 +15,8 @@ import pytest
 
 import arena
 import runners
-from arena.runs import deadline, highlighting
-from arena.runs.sources import changes, diff_html, sources
+from arena.runs.code import deadline, highlighting
+from arena.runs.code.sources import changes, diff_html, sources
 from arena.runs.templatetags.traces import as_text
 from arena.runs.trace import markdown
 from arena.runs.trace.agent_events import agent_event

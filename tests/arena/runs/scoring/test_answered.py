@@ -12,8 +12,8 @@ from django.apps import apps
 from arena.catalog.models import EXTERNAL, Agent
 from arena.leaderboard.boards import Filters, board, options
 from arena.runs import services
-from arena.runs.answered import is_other
 from arena.runs.models import Run
+from arena.runs.scoring.answered import is_other
 from arena.runs.trace.events import EventDraft
 from arena.runs.transfer import results
 from tests.arena.factories import LEASE, ask_for_verdict, hide, judge, report

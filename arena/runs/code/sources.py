@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from arena.runs.deadline import PAGE_SECONDS, processor_seconds
-from arena.runs.highlighting import code_html
+from arena.runs.code.deadline import PAGE_SECONDS, processor_seconds
+from arena.runs.code.highlighting import code_html
 
 CONTEXT_LINES = 4
 MAX_SHOWN_LINES, MAX_SHOWN_CHARACTERS = 2_000, 32_000

@@ -18,8 +18,8 @@ from arena.charts import (
     symbols,
     title,
 )
-from arena.runs.funnels import Line
-from arena.runs.rounds import Round
+from arena.runs.display.funnels import Line
+from arena.runs.display.rounds import Round
 
 MAX_LINES_IN_FRAME = 4
 """Lines of a funnel chart for which the frame of every chart is high enough."""

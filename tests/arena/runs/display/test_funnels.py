@@ -8,8 +8,8 @@ from typing import Any
 import plotly.graph_objects
 import pytest
 
-from arena.runs.charts import funnel_chart
-from arena.runs.funnels import DROPS, ceilings_of, decode_windows, funnel
+from arena.runs.display.charts import funnel_chart
+from arena.runs.display.funnels import DROPS, ceilings_of, decode_windows, funnel
 from evaluation.kinds.module.drops import Drop
 from evaluation.kinds.module.drops import predicted as amdahl
 from tests.arena.production import CEILINGS, VERDICT, performance

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from arena.catalog.models import Task
-from arena.runs.best import best_so_far
+from arena.runs.display.past import Past
 from arena.runs.models import Evaluation, Run, Submission
-from arena.runs.past import Past
+from arena.runs.scoring.best import best_so_far
 from arena.runs.states import EvaluationStatus, Scope
 
 

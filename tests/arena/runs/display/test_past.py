@@ -8,8 +8,8 @@ import pytest
 from django.db.models import F
 
 from arena.runs import services
-from arena.runs.past import marks, past_of
-from arena.runs.summary import summary_of
+from arena.runs.display.past import marks, past_of
+from arena.runs.display.summary import summary_of
 from arena.runs.trace.events import EventDraft
 from tests.arena.factories import LEASE, ask_for_verdict, judge, report
 

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from arena.runs.reward import (
+from arena.runs.scoring.reward import (
     MAX_SPEEDUP,
     PARITY,
     REFUSED,

@@ -12,22 +12,22 @@ from django.utils.functional import SimpleLazyObject
 from arena.accounts.models import Viewer
 from arena.catalog.models import PRODUCTION
 from arena.catalog.templatetags.figures import Scale
-from arena.runs.answered import answered_by
-from arena.runs.charts import best_by_round, funnel_chart
-from arena.runs.funnels import funnel_of
+from arena.runs.code.sources import sources
+from arena.runs.display.charts import best_by_round, funnel_chart
+from arena.runs.display.funnels import funnel_of
+from arena.runs.display.past import Past
+from arena.runs.display.profiles import compiled, profiles
+from arena.runs.display.roofline import roofline_of
+from arena.runs.display.rounds import Round, best_of, difference, rounds_of
+from arena.runs.display.waiting import waiting_of
 from arena.runs.models import Evaluation, GateResult, Run
-from arena.runs.past import Past
-from arena.runs.profiles import compiled, profiles
-from arena.runs.roofline import roofline_of
-from arena.runs.rounds import Round, best_of, difference, rounds_of
-from arena.runs.sources import sources
+from arena.runs.scoring.answered import answered_by
 from arena.runs.spending import spending
 from arena.runs.states import Scope
 from arena.runs.trace import timeline
 from arena.runs.trace.outline import outline
 from arena.runs.trace.sifting import counts
 from arena.runs.trace.waterfall import waterfall
-from arena.runs.waiting import waiting_of
 from evaluation.types import GateName
 
 PARTS = (

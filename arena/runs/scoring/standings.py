@@ -22,10 +22,10 @@ from django.db.models import Case, F, Q, When, Window
 from django.db.models.functions import RowNumber
 
 from arena.catalog.models import Agent
-from arena.runs.answered import keep_answered
 from arena.runs.models import Run, SpeedRecord, Standing, StandingsState
 from arena.runs.querysets import RunQuerySet
-from arena.runs.records import all_records, refresh_records
+from arena.runs.scoring.answered import keep_answered
+from arena.runs.scoring.records import all_records, refresh_records
 from arena.runs.states import RUN_JUDGED, Visibility
 
 BY_ARENA = Q(owner=None) | Q(owner__is_staff=True)

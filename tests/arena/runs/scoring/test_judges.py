@@ -9,8 +9,8 @@ import pytest
 from django.apps import apps
 
 from arena.runs import services
-from arena.runs.judges import age_of
 from arena.runs.models import Evaluation, Run
+from arena.runs.scoring.judges import age_of
 from arena.runs.transfer import results
 from tests.arena.factories import LEASE, ask_for_verdict, finished, judge, report
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from arena.catalog.models import TaskVersion
-from arena.runs.baselines import timed_baselines
+from arena.runs.display.baselines import timed_baselines
 from tests.arena.factories import finished, gate, measurement
 
 pytestmark = pytest.mark.django_db

@@ -18,7 +18,7 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.token import STANDARD_TYPES, Token
 
-from arena.runs.deadline import Late, processor_seconds, require_time
+from arena.runs.code.deadline import Late, processor_seconds, require_time
 
 LEXERS = {
     "bash": "bash sh shell",

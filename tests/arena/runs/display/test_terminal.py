@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from arena.runs.display.terminal import line_of, verdict_of
 from arena.runs.models import Event, Run
-from arena.runs.terminal import line_of, verdict_of
 from arena.runs.trace.events import BODIES, EventDraft, checked_body
 from arena_client.__main__ import line_of as client_line_of
 

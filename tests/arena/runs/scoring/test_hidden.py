@@ -11,8 +11,8 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 
 from arena.runs import services
-from arena.runs.hidden import without_sizes
 from arena.runs.models import Evaluation, Event, GateResult, Measurement
+from arena.runs.scoring.hidden import without_sizes
 from evaluation.types import Reason
 from tests.arena.factories import (
     HIDDEN_CASE,

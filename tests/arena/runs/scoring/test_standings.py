@@ -17,7 +17,7 @@ from arena.leaderboard.rankings import rank
 from arena.leaderboard.results import newest_of, snapshot
 from arena.runs import services
 from arena.runs.models import Experiment, Run, SpeedRecord, Standing
-from arena.runs.standings import keep_standing, rebuild, state
+from arena.runs.scoring.standings import keep_standing, rebuild, state
 from tests.arena.factories import finished, hide, judged_run
 
 pytestmark = pytest.mark.django_db

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from django.utils.safestring import SafeString, mark_safe
 
-from arena.runs.highlighting import code_html
+from arena.runs.code.highlighting import code_html
 
 HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 PIECE = re.compile(r"<[^>]*>|&[^;]*;|.", re.DOTALL)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from arena.runs.judges import age_of
 from arena.runs.models import Run, SpeedRecord
 from arena.runs.querysets import RunQuerySet
+from arena.runs.scoring.judges import age_of
 from arena.runs.states import RunStatus, Visibility
 
 MIN_GAIN = 1.01

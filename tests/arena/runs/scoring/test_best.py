@@ -8,9 +8,9 @@ from arena.leaderboard.results import snapshot
 from arena.leaderboard.verdict_stats import verdict_stats
 from arena.leaderboard.verdicts import verdicts
 from arena.runs import services
-from arena.runs.best import best_first, best_so_far
+from arena.runs.display.rounds import best_of, rounds_of
 from arena.runs.models import Evaluation, Event, Run
-from arena.runs.rounds import best_of, rounds_of
+from arena.runs.scoring.best import best_first, best_so_far
 from arena.runs.services.runs import end_run
 from arena.runs.states import Scope
 from evaluation.types import Interval

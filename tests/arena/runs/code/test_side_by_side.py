@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from arena.runs.side_by_side import difference, marked, split_html
+from arena.runs.code.side_by_side import difference, marked, split_html
 
 DIFF = """--- a/k.cpp
 +++ b/k.cpp

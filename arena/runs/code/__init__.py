@@ -1,0 +1,1 @@
+"""Source files of submissions: highlighted, and compared, within a limit of time."""
