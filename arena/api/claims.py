@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
 from arena.errors import NotFound
-from arena.leaderboard.claims import by_model
+from arena.leaderboard.kernels.claims import by_model
 from arena.published.kernels import KernelFilters, kernels, selected
 from arena.published.models import PublishedKernel
 from arena.runs.strict import derived

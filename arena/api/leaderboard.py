@@ -9,10 +9,10 @@ from typing import Any, Literal
 from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema
 
-from arena.leaderboard.boards import board, options, unknown
-from arena.leaderboard.filters import Filters
-from arena.leaderboard.rankings import Row
-from arena.leaderboard.records import Record, records
+from arena.leaderboard.kernels.records import Record, records
+from arena.leaderboard.ranking.boards import board, options, unknown
+from arena.leaderboard.ranking.filters import Filters
+from arena.leaderboard.ranking.rankings import Row
 from arena.runs.strict import derived
 
 router = Router(tags=["leaderboard"])

@@ -11,7 +11,7 @@ from ninja import Field, Router, Schema
 from arena.catalog.models import PRODUCTION
 from arena.errors import NotFound
 from arena.leaderboard.production import Entry, best_of, chosen_device, entries, judged
-from arena.leaderboard.results import Snapshot, snapshot
+from arena.leaderboard.ranking.results import Snapshot, snapshot
 
 router = Router(tags=["production"])
 

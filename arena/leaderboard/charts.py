@@ -18,10 +18,10 @@ from arena.charts import (
     symbols,
     title,
 )
+from arena.leaderboard.analysis.verdict_stats import SPEEDUP_THRESHOLDS, FastShares
 from arena.leaderboard.comparison import Column
-from arena.leaderboard.frontier import Frontier
-from arena.leaderboard.rankings import Row
-from arena.leaderboard.verdict_stats import SPEEDUP_THRESHOLDS, FastShares
+from arena.leaderboard.ranking.frontier import Frontier
+from arena.leaderboard.ranking.rankings import Row
 
 DASHES = ("solid", "solid", "solid", "dash", "dash")
 

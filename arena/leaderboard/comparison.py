@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arena.leaderboard.intervals import CASE_LOG_STD, faster, measured, ratio
+from arena.leaderboard.ranking.intervals import CASE_LOG_STD, faster, measured, ratio
 from arena.runs.display.rounds import Round, rounds_of
 from arena.runs.models import Measurement, Run
 from arena.runs.states import Scope

@@ -26,7 +26,7 @@ from arena.leaderboard.production import (
     entries,
     predicted,
 )
-from arena.leaderboard.results import Snapshot, computed, snapshot
+from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
 from arena.leases import SILENT
 from arena.runs.models import Evaluation, Run, Standing
 from arena.runs.states import EVALUATION_ACTIVE

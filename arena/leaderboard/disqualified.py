@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from arena.catalog.models import Agent
-from arena.leaderboard.results import Snapshot, computed
+from arena.leaderboard.ranking.results import Snapshot, computed
 from arena.runs.models import Run
 
 MAX_LISTED = 20

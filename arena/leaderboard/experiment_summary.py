@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from arena.catalog.models import Agent, Hardware, Task
-from arena.leaderboard.columns import Columns, Rows
-from arena.leaderboard.filters import EVERY, Filters
-from arena.leaderboard.intervals import faster, measured, ratio
-from arena.leaderboard.rankings import Ranking, chosen_version, rank
-from arena.leaderboard.results import rows_of, snapshot
-from arena.leaderboard.task_sets import task_set
+from arena.leaderboard.ranking.columns import Columns, Rows
+from arena.leaderboard.ranking.filters import EVERY, Filters
+from arena.leaderboard.ranking.intervals import faster, measured, ratio
+from arena.leaderboard.ranking.rankings import Ranking, chosen_version, rank
+from arena.leaderboard.ranking.results import rows_of, snapshot
+from arena.leaderboard.ranking.task_sets import task_set
 from arena.runs import experiments
 from arena.runs.models import Run
 from arena.runs.scoring.judges import age_of

@@ -17,9 +17,9 @@ import numpy as np
 
 from arena.accounts.models import Viewer
 from arena.catalog.models import PRODUCTION, Agent, Task, TaskVersion
-from arena.leaderboard.boards import Option, leaders, options, results
-from arena.leaderboard.filters import Filters
-from arena.leaderboard.results import Snapshot, computed
+from arena.leaderboard.ranking.boards import Option, leaders, options, results
+from arena.leaderboard.ranking.filters import Filters
+from arena.leaderboard.ranking.results import Snapshot, computed
 from arena.runs.models import GateResult, Run
 from arena.runs.querysets import RunQuerySet
 from arena.runs.states import RUN_JUDGED, Scope

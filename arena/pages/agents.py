@@ -25,10 +25,10 @@ from arena.catalog.availability import (
 from arena.catalog.models import EXTERNAL, Agent, Harness
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value
-from arena.leaderboard.boards import Board, boards, boards_of_tracks, categories
-from arena.leaderboard.rankings import Row
-from arena.leaderboard.results import computed, snapshot
-from arena.leaderboard.table import origin_of
+from arena.leaderboard.ranking.boards import Board, boards, boards_of_tracks, categories
+from arena.leaderboard.ranking.rankings import Row
+from arena.leaderboard.ranking.results import computed, snapshot
+from arena.leaderboard.ranking.table import origin_of
 from arena.pages.board import scale_of
 from arena.pages.fragments import is_inserted
 from arena.pages.home import unseen_scale

@@ -11,16 +11,16 @@ from django.views.decorators.http import require_safe
 
 from arena.catalog.templatetags.figures import share
 from arena.filters import unknown_value
-from arena.leaderboard.charts import fast_p_chart
-from arena.leaderboard.filters import ARENA
-from arena.leaderboard.results import Snapshot, computed, snapshot
-from arena.leaderboard.verdict_stats import (
+from arena.leaderboard.analysis.verdict_stats import (
     SPEEDUP_THRESHOLDS,
     FastShares,
     VerdictStats,
     verdict_stats,
 )
-from arena.leaderboard.verdicts import Verdicts, verdicts
+from arena.leaderboard.analysis.verdicts import Verdicts, verdicts
+from arena.leaderboard.charts import fast_p_chart
+from arena.leaderboard.ranking.filters import ARENA
+from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
 
 SELECTS = (
     ("agent", "Agent", "All agents"),

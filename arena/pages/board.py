@@ -20,7 +20,10 @@ from django.views.decorators.http import require_safe
 from arena.catalog.models import NATIVE, ONE_SPEEDUP, PRODUCTION, REPOSITORY
 from arena.catalog.templatetags.figures import Scale, money, share, times, tokens
 from arena.filters import unknown_value
-from arena.leaderboard.boards import (
+from arena.leaderboard.charts import frontier_chart, generalization_chart
+from arena.leaderboard.disqualified import disqualified
+from arena.leaderboard.production import losses
+from arena.leaderboard.ranking.boards import (
     Board,
     board,
     boards_of_tracks,
@@ -30,17 +33,22 @@ from arena.leaderboard.boards import (
     results,
     unknown,
 )
-from arena.leaderboard.charts import frontier_chart, generalization_chart
-from arena.leaderboard.disqualified import disqualified
-from arena.leaderboard.fast_p import MIN_P, Curve, curves, x_of, y_of
-from arena.leaderboard.fast_p import TICKS as CURVE_TICKS
-from arena.leaderboard.filters import ALL, CHOICES, CORE, FACETS, HOLDS, NO_FILTERS, Filters
-from arena.leaderboard.frontier import Frontier, frontier
-from arena.leaderboard.matrix import matrix, tasks_of
-from arena.leaderboard.production import losses
-from arena.leaderboard.rankings import GENERALIZATIONS, SEEN, Row
-from arena.leaderboard.results import Snapshot, computed, snapshot
-from arena.leaderboard.suite_scores import FAST_P, fast_p
+from arena.leaderboard.ranking.fast_p import MIN_P, Curve, curves, x_of, y_of
+from arena.leaderboard.ranking.fast_p import TICKS as CURVE_TICKS
+from arena.leaderboard.ranking.filters import (
+    ALL,
+    CHOICES,
+    CORE,
+    FACETS,
+    HOLDS,
+    NO_FILTERS,
+    Filters,
+)
+from arena.leaderboard.ranking.frontier import Frontier, frontier
+from arena.leaderboard.ranking.matrix import matrix, tasks_of
+from arena.leaderboard.ranking.rankings import GENERALIZATIONS, SEEN, Row
+from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
+from arena.leaderboard.ranking.suite_scores import FAST_P, fast_p
 from arena.pages.board_view import View, address_of, arranged, heads, query_of, view_of
 from arena.pages.csv_file import csv_file
 from arena.pages.fragments import is_inserted

@@ -10,9 +10,9 @@ from typing import Any
 from django.http import HttpRequest, QueryDict
 from django.urls import reverse
 
-from arena.leaderboard.fast_p import MAX_P, MIN_P
-from arena.leaderboard.filters import CHOICES, FACETS, NO_FILTERS, Filters
-from arena.leaderboard.rankings import UNRANKED, Row
+from arena.leaderboard.ranking.fast_p import MAX_P, MIN_P
+from arena.leaderboard.ranking.filters import CHOICES, FACETS, NO_FILTERS, Filters
+from arena.leaderboard.ranking.rankings import UNRANKED, Row
 
 FAST = "fast"
 COLUMNS = {

@@ -14,9 +14,9 @@ from django.views.decorators.http import require_safe
 
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value
-from arena.leaderboard.claim_charts import claims_chart
-from arena.leaderboard.claims import by_model, by_outcome, finding, suite_boards
-from arena.leaderboard.suite_scores import FAST_P
+from arena.leaderboard.kernels.claim_charts import claims_chart
+from arena.leaderboard.kernels.claims import by_model, by_outcome, finding, suite_boards
+from arena.leaderboard.ranking.suite_scores import FAST_P
 from arena.pages.csv_file import csv_file
 from arena.published.kernels import (
     FILTERS,

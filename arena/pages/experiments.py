@@ -15,13 +15,13 @@ from django.views.decorators.http import require_POST, require_safe
 from arena.accounts.auth import signed_in
 from arena.catalog.templatetags.figures import Scale
 from arena.errors import UserError
-from arena.leaderboard import matrix
 from arena.leaderboard.experiment_summary import (
     Cell,
     ExperimentSummary,
     TaskRow,
     experiment_summary,
 )
+from arena.leaderboard.ranking import matrix
 from arena.pages.board import scale_of
 from arena.runs import experiments
 from arena.runs.models import Run

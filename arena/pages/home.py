@@ -14,12 +14,12 @@ from django.views.decorators.http import require_safe
 
 from arena.catalog.models import Task
 from arena.catalog.templatetags.figures import Scale
-from arena.leaderboard.ablation import ablation_tables
-from arena.leaderboard.boards import Board, boards, boards_of_tracks
-from arena.leaderboard.boards import leaders as fastest_of_tasks
-from arena.leaderboard.claims import finding
-from arena.leaderboard.records import records
-from arena.leaderboard.results import Snapshot, computed, snapshot
+from arena.leaderboard.analysis.ablation import ablation_tables
+from arena.leaderboard.kernels.claims import finding
+from arena.leaderboard.kernels.records import records
+from arena.leaderboard.ranking.boards import Board, boards, boards_of_tracks
+from arena.leaderboard.ranking.boards import leaders as fastest_of_tasks
+from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
 from arena.pages.board import scale_of
 from arena.published.kernels import kernels
 from arena.published.outcomes import OUTCOMES

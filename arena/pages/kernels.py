@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 
 from arena.catalog.models import Hardware, Task
 from arena.catalog.templatetags.figures import Scale
-from arena.leaderboard.kernels import ranked_kernels
+from arena.leaderboard.kernels.kernels import ranked_kernels
 from arena.runs.models import Run
 
 KERNELS_A_PAGE = 50

@@ -15,7 +15,6 @@ from django.views.decorators.http import require_safe
 from arena.catalog.models import PRODUCTION, Hardware
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value
-from arena.leaderboard.boards import Option
 from arena.leaderboard.compositions import measured, together
 from arena.leaderboard.models import Composition
 from arena.leaderboard.production import (
@@ -32,7 +31,8 @@ from arena.leaderboard.production import (
     entries,
     judged,
 )
-from arena.leaderboard.results import Snapshot, snapshot
+from arena.leaderboard.ranking.boards import Option
+from arena.leaderboard.ranking.results import Snapshot, snapshot
 from arena.published.models import PublishedVerdict
 from arena.published.verdicts import best_by_operator, counted, fastest, verdicts_on
 from arena.runs.display.charts import funnel_chart

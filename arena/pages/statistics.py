@@ -11,15 +11,19 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from arena.catalog.templatetags.figures import percent, times
+from arena.leaderboard.analysis.analysis_charts import (
+    deviance_chart,
+    refinement_chart,
+    spread_chart,
+)
 from arena.leaderboard.analysis.background import ask
 from arena.leaderboard.analysis.deviance import Deviance
 from arena.leaderboard.analysis.estimates import NotEnough
 from arena.leaderboard.analysis.refinement import ALL, FIXED, Refinement
+from arena.leaderboard.analysis.sample import sample_of
 from arena.leaderboard.analysis.spread import Spread
 from arena.leaderboard.analysis.statistics import Statistics
-from arena.leaderboard.analysis_charts import deviance_chart, refinement_chart, spread_chart
-from arena.leaderboard.results import Snapshot, snapshot
-from arena.leaderboard.sample import sample_of
+from arena.leaderboard.ranking.results import Snapshot, snapshot
 from arena.pages.analysis import chosen_filters
 from arena.pages.fragments import is_inserted
 

@@ -15,11 +15,11 @@ from markdown_it import MarkdownIt
 from arena.catalog.models import NATIVE, PRODUCTION, Task, TaskQuerySet
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value, words_of
-from arena.leaderboard.best_kernels import best_kernels
-from arena.leaderboard.boards import Leader, leaders, options, tried_tasks
-from arena.leaderboard.filters import Filters
-from arena.leaderboard.records import Record, newest_records, runs_with_rounds
-from arena.leaderboard.results import snapshot
+from arena.leaderboard.kernels.best_kernels import best_kernels
+from arena.leaderboard.kernels.records import Record, newest_records, runs_with_rounds
+from arena.leaderboard.ranking.boards import Leader, leaders, options, tried_tasks
+from arena.leaderboard.ranking.filters import Filters
+from arena.leaderboard.ranking.results import snapshot
 from arena.pages.home import unseen_scale
 from arena.published.kernels import claimed_on
 from arena.published.verdicts import verdicts_on

@@ -11,8 +11,8 @@ import pytest
 from django.core.management import call_command
 
 from arena.errors import UserError
-from arena.leaderboard.claim_charts import STYLES, claims_chart
-from arena.leaderboard.claims import by_model, finding, geomean, suite_boards
+from arena.leaderboard.kernels.claim_charts import STYLES, claims_chart
+from arena.leaderboard.kernels.claims import by_model, finding, geomean, suite_boards
 from arena.published.kernels import KernelFilters, kernels, selected
 from arena.published.loading import load
 from arena.published.models import PublishedFile, PublishedKernel

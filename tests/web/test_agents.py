@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from arena.catalog.models import Agent, Harness
 from arena.catalog.services import create_agent, heartbeat_worker
-from arena.leaderboard import results
+from arena.leaderboard.ranking import results
 from arena.runs.models import Run
 from tests.web.world import DEVICE, OTHER
 

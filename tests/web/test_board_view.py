@@ -9,10 +9,10 @@ from functools import partial
 import pytest
 from django.utils import timezone
 
-from arena.leaderboard.boards import board, holding_options
-from arena.leaderboard.fast_p import curves, x_of
-from arena.leaderboard.filters import NO_FILTERS, Filters
-from arena.leaderboard.results import snapshot
+from arena.leaderboard.ranking.boards import board, holding_options
+from arena.leaderboard.ranking.fast_p import curves, x_of
+from arena.leaderboard.ranking.filters import NO_FILTERS, Filters
+from arena.leaderboard.ranking.results import snapshot
 from tests.arena.factories import judged_run
 from tests.web.conftest import TIMEOUT_MS
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import plotly.graph_objects
 import pytest
 
+from arena.leaderboard.analysis.verdict_stats import FastShares
 from arena.leaderboard.charts import fast_p_chart, generalization_chart, progress_chart
-from arena.leaderboard.rankings import Row
-from arena.leaderboard.verdict_stats import FastShares
+from arena.leaderboard.ranking.rankings import Row
 from arena.pages.board import generalization_caption
 from arena.runs.display.charts import best_by_round
 from arena.runs.display.rounds import Round

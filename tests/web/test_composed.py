@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from arena.leaderboard.compositions import together
 from arena.leaderboard.models import Composition
-from arena.leaderboard.results import snapshot
+from arena.leaderboard.ranking.results import snapshot
 from arena.runs.display.funnels import DROPS
 from evaluation.kinds.module.drops import Drop
 from tests.arena.production import performance, production_run

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from arena.leaderboard.boards import board
-from arena.leaderboard.matrix import HALF, Cell, matrix, tasks_of
-from arena.leaderboard.results import snapshot
+from arena.leaderboard.ranking.boards import board
+from arena.leaderboard.ranking.matrix import HALF, Cell, matrix, tasks_of
+from arena.leaderboard.ranking.results import snapshot
 from arena.runs.models import Run
 
 pytestmark = pytest.mark.django_db

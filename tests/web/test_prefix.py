@@ -23,7 +23,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from arena.accounts.models import User
-from arena.leaderboard import results, verdicts
+from arena.leaderboard.analysis import verdicts
+from arena.leaderboard.ranking import results
 from arena.pages.runs import RunPaginator
 from arena.runs import services
 from arena.runs.models import Run

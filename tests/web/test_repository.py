@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arena.catalog.sync import sync_tasks
-from arena.leaderboard.results import snapshot
+from arena.leaderboard.ranking.results import snapshot
 from arena.runs import services
 from arena.runs.models import Event, Measurement, Run
 from evaluation.kinds.repository import benchmark

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from arena.catalog.models import Hardware, Task
-from arena.leaderboard.best_kernels import best_kernels
+from arena.leaderboard.kernels.best_kernels import best_kernels
 from arena.runs.display.roofline import Ceiling, roofline_of
 from arena.runs.templatetags.rooflines import Axis, roofline_svg
 from tests.arena.factories import HIDDEN_CASE, finished

@@ -6,8 +6,8 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
 from arena.catalog.models import Hardware, TaskVersion
-from arena.leaderboard.boards import board
-from arena.leaderboard.kernels import ranked_kernels
+from arena.leaderboard.kernels.kernels import ranked_kernels
+from arena.leaderboard.ranking.boards import board
 from arena.runs import services
 from arena.runs.models import Run
 from tests.arena.factories import hide, judge, report

@@ -13,8 +13,8 @@ from django.utils import timezone
 from arena.accounts.models import ApiToken
 from arena.catalog.models import Agent
 from arena.errors import TooLarge
-from arena.leaderboard.boards import board
-from arena.leaderboard.filters import Filters
+from arena.leaderboard.ranking.boards import board
+from arena.leaderboard.ranking.filters import Filters
 from arena.runs import services
 from arena.runs.models import Evaluation, Run
 from arena.runs.services import external

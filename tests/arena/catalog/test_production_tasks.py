@@ -14,7 +14,7 @@ from arena.accounts.models import User
 from arena.catalog.models import NATIVE, PRODUCTION, Agent, Hardware, Operator, Task, TaskVersion
 from arena.catalog.sync import sync_tasks
 from arena.errors import CannotWork, Conflict
-from arena.leaderboard.results import snapshot
+from arena.leaderboard.ranking.results import snapshot
 from arena.runs import services
 from arena.runs.services.runs import kinds_for, kinds_of
 from arena.runs.submit_form import SubmitForm

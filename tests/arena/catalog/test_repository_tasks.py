@@ -11,9 +11,9 @@ from django.core.management import CommandError, call_command
 from arena.catalog.models import NATIVE, REPOSITORY, Operator, Task
 from arena.catalog.sync import sync_tasks
 from arena.catalog.task_folders import root_of
-from arena.leaderboard import boards
-from arena.leaderboard.filters import Filters
-from arena.leaderboard.results import snapshot
+from arena.leaderboard.ranking import boards
+from arena.leaderboard.ranking.filters import Filters
+from arena.leaderboard.ranking.results import snapshot
 from arena.runs.scoring.standings import rebuild
 from arena.runs.services.runs import kinds_of
 from evaluation.kinds.repository import benchmark

@@ -12,10 +12,10 @@ from django.core.management import CommandError, call_command
 from arena.catalog.models import Operator, Task
 from arena.catalog.sync import sync_tasks
 from arena.catalog.task_folders import root_of
-from arena.leaderboard import boards
-from arena.leaderboard.filters import Filters
-from arena.leaderboard.results import snapshot
-from arena.leaderboard.suite_scores import FAST_P, fast_p
+from arena.leaderboard.ranking import boards
+from arena.leaderboard.ranking.filters import Filters
+from arena.leaderboard.ranking.results import snapshot
+from arena.leaderboard.ranking.suite_scores import FAST_P, fast_p
 from evaluation.errors import TaskError
 from tests.arena.factories import judged_run
 

@@ -16,9 +16,9 @@ from arena.curation import rejudging
 from arena.curation.models import Rejudging, RejudgingItem
 from arena.curation.rejudging_filters import Filters, chosen, loads
 from arena.errors import Conflict, Forbidden, NotFound, UserError
-from arena.leaderboard.results import snapshot
-from arena.leaderboard.verdict_stats import verdict_stats
-from arena.leaderboard.verdicts import forget, verdicts
+from arena.leaderboard.analysis.verdict_stats import verdict_stats
+from arena.leaderboard.analysis.verdicts import forget, verdicts
+from arena.leaderboard.ranking.results import snapshot
 from arena.runs import services
 from arena.runs.models import Evaluation, Run, SpeedRecord, Standing
 from arena.runs.scoring.standings import rebuild

@@ -9,10 +9,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from arena.catalog.models import Agent
-from arena.leaderboard.boards import board
-from arena.leaderboard.filters import Filters
-from arena.leaderboard.frontier import frontier
-from arena.leaderboard.results import newest_of, snapshot
+from arena.leaderboard.ranking.boards import board
+from arena.leaderboard.ranking.filters import Filters
+from arena.leaderboard.ranking.frontier import frontier
+from arena.leaderboard.ranking.results import newest_of, snapshot
 from arena.runs.models import Run
 from arena.runs.scoring.standings import rebuild, state
 from tests.arena.factories import judged_run

@@ -11,9 +11,9 @@ from django.template.loader import render_to_string
 
 from arena.catalog.models import Agent, Hardware, Operator
 from arena.leaderboard.analysis.background import Answer
+from arena.leaderboard.analysis.sample import NO_GATE, sample_of
 from arena.leaderboard.analysis.statistics import Rounds, Runs, Sample, Statistics, statistics
-from arena.leaderboard.results import snapshot
-from arena.leaderboard.sample import NO_GATE, sample_of
+from arena.leaderboard.ranking.results import snapshot
 from arena.pages.statistics import context_of
 from arena.runs import services
 from arena.runs.models import Run

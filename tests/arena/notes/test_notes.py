@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from arena.errors import Conflict, Invalid, NotFound
-from arena.leaderboard.boards import board
-from arena.leaderboard.matrix import matrix
-from arena.leaderboard.results import snapshot
+from arena.leaderboard.ranking.boards import board
+from arena.leaderboard.ranking.matrix import matrix
+from arena.leaderboard.ranking.results import snapshot
 from arena.notes import services
 from arena.notes.models import MAX_QUOTE, Note
 from arena.notes.services import MAX_NOTES_A_RUN

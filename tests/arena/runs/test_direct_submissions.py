@@ -8,8 +8,8 @@ import pytest
 
 from arena.catalog.models import DIRECT, Agent
 from arena.errors import Conflict, QuotaExceeded, TooLarge
-from arena.leaderboard.boards import board
-from arena.leaderboard.records import records
+from arena.leaderboard.kernels.records import records
+from arena.leaderboard.ranking.boards import board
 from arena.runs import services
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.services.evaluations import MAX_FILES_BYTES

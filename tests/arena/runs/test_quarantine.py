@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from arena.catalog.models import Agent
 from arena.errors import UserError
-from arena.leaderboard.boards import board
-from arena.leaderboard.records import records
+from arena.leaderboard.kernels.records import records
+from arena.leaderboard.ranking.boards import board
 from arena.runs import services
 from arena.runs.models import Run
 from tests.arena.factories import judged_run

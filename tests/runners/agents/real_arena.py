@@ -50,8 +50,8 @@ run = services.start_run(
 print(run.pk)
 """
 RANKING = """
-from arena.leaderboard.boards import board
-from arena.leaderboard.filters import Filters
+from arena.leaderboard.ranking.boards import board
+from arena.leaderboard.ranking.filters import Filters
 print([row.agent.slug for row in board(Filters(suite={suite!r})).rows])
 """
 CASES = ("llama-8b-decode", "single-element", "deepseek-v3-decode")

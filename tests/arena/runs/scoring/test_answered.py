@@ -10,7 +10,7 @@ import pytest
 from django.apps import apps
 
 from arena.catalog.models import EXTERNAL, Agent
-from arena.leaderboard.boards import Filters, board, options
+from arena.leaderboard.ranking.boards import Filters, board, options
 from arena.runs import services
 from arena.runs.models import Run
 from arena.runs.scoring.answered import is_other

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from arena.leaderboard.results import snapshot
-from arena.leaderboard.verdict_stats import verdict_stats
-from arena.leaderboard.verdicts import verdicts
+from arena.leaderboard.analysis.verdict_stats import verdict_stats
+from arena.leaderboard.analysis.verdicts import verdicts
+from arena.leaderboard.ranking.results import snapshot
 from arena.runs import services
 from arena.runs.display.rounds import best_of, rounds_of
 from arena.runs.models import Evaluation, Event, Run

@@ -11,10 +11,10 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from arena.catalog.models import Agent, Hardware, Task
-from arena.leaderboard.boards import board, results
-from arena.leaderboard.filters import Filters
-from arena.leaderboard.rankings import rank
-from arena.leaderboard.results import newest_of, snapshot
+from arena.leaderboard.ranking.boards import board, results
+from arena.leaderboard.ranking.filters import Filters
+from arena.leaderboard.ranking.rankings import rank
+from arena.leaderboard.ranking.results import newest_of, snapshot
 from arena.runs import services
 from arena.runs.models import Experiment, Run, SpeedRecord, Standing
 from arena.runs.scoring.standings import keep_standing, rebuild, state
@@ -64,7 +64,7 @@ def test_board_reads_only_the_standings_that_changed(judged, monkeypatch):
         judged("a", f"op{number}", 2.0)
     board()
     read = []
-    from arena.leaderboard import results as module
+    from arena.leaderboard.ranking import results as module
 
     whole = module._standings
     monkeypatch.setattr(module, "_standings", lambda above: read.append(above) or whole(above))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from arena.leaderboard.columns import Columns
-from arena.leaderboard.rankings import counted
+from arena.leaderboard.ranking.columns import Columns
+from arena.leaderboard.ranking.rankings import counted
 
 MIN_P, MAX_P = 0.25, 8.0
 """Ends of the axis, which is logarithmic."""

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.leaderboard.analysis.statistics import Rounds, Runs, Sample
-from arena.leaderboard.filters import ARENA
-from arena.leaderboard.results import Snapshot
-from arena.leaderboard.verdicts import GATES, Verdicts, verdicts
+from arena.leaderboard.analysis.verdicts import GATES, Verdicts, verdicts
+from arena.leaderboard.ranking.filters import ARENA
+from arena.leaderboard.ranking.results import Snapshot
 
 NO_GATE = "no gate"
 """The class of a run that failed without a failed gate, for example one that submitted nothing."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from arena.leaderboard.ablation import ablation_tables
+from arena.leaderboard.analysis.ablation import ablation_tables
 
 
 def write_results(folder: Path, kind: str, **changes: Any) -> None:

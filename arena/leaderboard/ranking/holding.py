@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.leaderboard.columns import Columns
-from arena.leaderboard.filters import KEPT, MIN_RETAINED, RIGHT, SPECIALISED
+from arena.leaderboard.ranking.columns import Columns
+from arena.leaderboard.ranking.filters import KEPT, MIN_RETAINED, RIGHT, SPECIALISED
 
 
 def holding(rows: Columns, holds: str) -> NDArray[Any]:

@@ -11,12 +11,12 @@ from django.utils import timezone
 
 from arena.accounts.models import ApiToken
 from arena.catalog.models import Agent, Task, TaskVersion
-from arena.leaderboard import results
+from arena.leaderboard.ranking import results
 from arena.runs import services
 from arena.runs.models import Evaluation, Experiment, Run
 from arena.runs.scoring.standings import touch
 from tests.arena.factories import judge, judged_run, report
-from tests.arena.leaderboard.test_rankings_independent import lines, load  # noqa: F401  (a fixture)
+from tests.arena.leaderboard.ranking.test_rankings_independent import lines, load  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.django_db
 RUNS = "/api/v1/runs"

@@ -6,15 +6,15 @@ from itertools import count
 
 import pytest
 
-from arena.leaderboard.results import snapshot
-from arena.leaderboard.verdict_stats import (
+from arena.leaderboard.analysis.verdict_stats import (
     SPEEDUP_THRESHOLDS,
     CategoryCount,
     FastShares,
     VerdictStats,
     verdict_stats,
 )
-from arena.leaderboard.verdicts import forget, verdicts
+from arena.leaderboard.analysis.verdicts import forget, verdicts
+from arena.leaderboard.ranking.results import snapshot
 from arena.runs import services
 from arena.runs.models import Evaluation, Run
 from arena.runs.scoring.standings import keep_standing

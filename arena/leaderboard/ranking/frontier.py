@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arena.leaderboard.rankings import Row
+from arena.leaderboard.ranking.rankings import Row
 
 COLUMNS = {"usd": "cost_per_solved", "tokens": "tokens_per_solved"}
 """The column of each unit of spending, the preferred unit first."""

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.catalog.models import EXTERNAL, Agent, Hardware
-from arena.leaderboard import filters
-from arena.leaderboard.columns import Columns, last_of_each, place_numbers
+from arena.leaderboard.ranking import filters
+from arena.leaderboard.ranking.columns import Columns, last_of_each, place_numbers
 
 Mask = NDArray[Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from arena.catalog.models import Agent, Hardware
-from arena.leaderboard.boards import Leader, leaders
-from arena.leaderboard.results import snapshot
+from arena.leaderboard.ranking.boards import Leader, leaders
+from arena.leaderboard.ranking.results import snapshot
 from arena.runs.display.roofline import Roofline, roofline_of
 from arena.runs.models import Evaluation, Measurement
 from arena.runs.states import Scope

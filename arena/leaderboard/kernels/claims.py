@@ -12,8 +12,8 @@ from itertools import groupby
 from typing import TypeVar
 
 from arena.leaderboard.analysis.estimates import Estimate
-from arena.leaderboard.intervals import Z_95
-from arena.leaderboard.suite_scores import FAST_P
+from arena.leaderboard.ranking.intervals import Z_95
+from arena.leaderboard.ranking.suite_scores import FAST_P
 from arena.published.models import PublishedKernel
 from arena.published.outcomes import OUTCOMES, Described, Outcome
 

@@ -13,9 +13,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from arena.catalog.models import Agent, Hardware, Operator, Task
-from arena.leaderboard import boards
-from arena.leaderboard.filters import Filters
-from arena.leaderboard.intervals import RUN_LOG_STD, ratio
+from arena.leaderboard.ranking import boards
+from arena.leaderboard.ranking.filters import Filters
+from arena.leaderboard.ranking.intervals import RUN_LOG_STD, ratio
 from arena.runs.models import Run
 from arena.runs.scoring.standings import touch
 from evaluation import JUDGE_VERSION

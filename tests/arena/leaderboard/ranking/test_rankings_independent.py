@@ -27,7 +27,7 @@ from tests.arena.independent_ranking import VERDICT_TO_VERDICT, Record, Speedup,
 
 pytestmark = pytest.mark.django_db
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 PUBLISHED = ROOT / "benchmarks/published/h200.jsonl.xz"
 BY = ("seen", "unseen")
 
@@ -113,7 +113,7 @@ def records_of(lines: list[dict[str, Any]]) -> list[Record]:
 
 def core() -> list[str]:
     """Return the slugs of the core tasks of a GPU."""
-    tracks = tomllib.loads((ROOT / "arena/leaderboard/core.toml").read_text("utf-8"))["gpu"]
+    tracks = tomllib.loads((ROOT / "arena/leaderboard/ranking/core.toml").read_text("utf-8"))["gpu"]
     return [f"{operator}/{track}" for track, names in tracks.items() for operator in names]
 
 

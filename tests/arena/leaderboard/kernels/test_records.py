@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from arena.catalog.models import Agent, Hardware, TaskVersion
-from arena.leaderboard.records import records
+from arena.leaderboard.kernels.records import records
 from arena.runs.models import Run
 from arena.runs.scoring.standings import keep_standing
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from arena.catalog.models import Operator, Task
-from arena.leaderboard.boards import board
-from arena.leaderboard.filters import Filters
-from arena.leaderboard.task_sets import core_tasks
+from arena.leaderboard.ranking.boards import board
+from arena.leaderboard.ranking.filters import Filters
+from arena.leaderboard.ranking.task_sets import core_tasks
 from arena.runs.models import Experiment
 from evaluation.code.languages import languages
 from evaluation.kinds.kernel.load import load_tasks
@@ -17,7 +17,7 @@ from evaluation.tasks.spec import folder_of
 from evaluation.tasks.toml_reader import read_text
 from tests.arena.factories import judged_run
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 CATEGORIES = {
     "Activation", "Convolution", "Fusion", "Index", "LinearAlgebra", "Loss", "Math",
     "MatrixMultiply", "Normalization", "Optimizer", "Pooling", "Quantization", "Random", "Reduce",
@@ -124,7 +124,7 @@ def test_set_of_an_experiment_is_that_of_its_plan_else_of_its_runs(hardware, db)
 def test_core_file_names_the_category_of_each_group():
     """The comments of the file are what a reader goes by."""
     category = ""
-    for line in read_text(ROOT / "arena/leaderboard/core.toml").splitlines():
+    for line in read_text(ROOT / "arena/leaderboard/ranking/core.toml").splitlines():
         name, _, comment = line.strip().partition(",")
         if not name.startswith('"'):
             category = ""

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from arena.catalog.models import Hardware, Harness
 from arena.filters import unknown_value
-from arena.leaderboard.columns import Columns, last_of_each
-from arena.leaderboard.filters import (
+from arena.leaderboard.ranking.columns import Columns, last_of_each
+from arena.leaderboard.ranking.filters import (
     ALL,
     ARENA,
     EVERY,
@@ -30,8 +30,8 @@ from arena.leaderboard.filters import (
     TASK_FACETS,
     Filters,
 )
-from arena.leaderboard.holding import counts, only_holding
-from arena.leaderboard.rankings import (
+from arena.leaderboard.ranking.holding import counts, only_holding
+from arena.leaderboard.ranking.rankings import (
     UNSEEN,
     Ranking,
     Row,
@@ -41,9 +41,9 @@ from arena.leaderboard.rankings import (
     rank,
     rank_cells,
 )
-from arena.leaderboard.results import Snapshot, computed, snapshot
-from arena.leaderboard.table import TaskFacts
-from arena.leaderboard.task_sets import TaskSet, planned_tasks, task_set
+from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
+from arena.leaderboard.ranking.table import TaskFacts
+from arena.leaderboard.ranking.task_sets import TaskSet, planned_tasks, task_set
 from arena.runs.scoring.judges import age_of, ages_of
 
 ORIGINS = {ARENA: "Agents of this arena", EXTERNAL: "Agents of users", EVERY: "All agents"}

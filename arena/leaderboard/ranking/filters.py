@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from arena.catalog.models import NATIVE
-from arena.leaderboard.rankings import GENERALIZATIONS, UNSEEN
+from arena.leaderboard.ranking.rankings import GENERALIZATIONS, UNSEEN
 
 TASK_FACETS = ("suite", "category", "track", "family", "level")
 """Filters that select tasks."""

@@ -15,7 +15,7 @@ import numpy as np
 from django.db.models import Case, IntegerField, Q, Sum, When
 from numpy.typing import NDArray
 
-from arena.leaderboard.results import Snapshot, computed
+from arena.leaderboard.ranking.results import Snapshot, computed
 from arena.runs.models import Evaluation, GateResult
 from arena.runs.states import Scope
 from evaluation.types import GateName

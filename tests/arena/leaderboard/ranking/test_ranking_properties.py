@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.catalog.models import Agent
-from arena.leaderboard.columns import COLUMNS
-from arena.leaderboard.rankings import GENERALIZATIONS, OPEN_BOOK, PROVISIONAL, Row, rank
+from arena.leaderboard.ranking.columns import COLUMNS
+from arena.leaderboard.ranking.rankings import GENERALIZATIONS, OPEN_BOOK, PROVISIONAL, Row, rank
 
 TASKS = 6
 MANY = settings(deadline=None, max_examples=200)

@@ -27,7 +27,7 @@ from arena.catalog.models import (
     Task,
     TaskVersion,
 )
-from arena.leaderboard.columns import (
+from arena.leaderboard.ranking.columns import (
     COLUMNS,
     PLACE_COLUMNS,
     SCORES,
@@ -36,7 +36,7 @@ from arena.leaderboard.columns import (
     place_numbers,
     replaced,
 )
-from arena.leaderboard.table import Catalog, ExperimentFacts, Table, TaskFacts, table_of
+from arena.leaderboard.ranking.table import Catalog, ExperimentFacts, Table, TaskFacts, table_of
 from arena.runs.models import Experiment, Run, Standing
 from arena.runs.querysets import RunQuerySet
 from arena.runs.scoring.standings import NEWEST_FIRST, PLACE, State, plus, standing_runs, state

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from arena.leaderboard.analysis.best_rounds import MAX_ROUNDS, best_so_far
-from arena.leaderboard.verdicts import GATES, Verdicts
+from arena.leaderboard.analysis.verdicts import GATES, Verdicts
 
 SPEEDUP_THRESHOLDS = (0.0, 1.0, 1.25, 1.5, 2.0)
 """The p of the fast_p curves; 0 counts every run that passed a round."""

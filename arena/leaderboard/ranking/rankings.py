@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.catalog.models import EXTERNAL, Agent
-from arena.leaderboard.columns import Columns, Rows
-from arena.leaderboard.intervals import RUN_LOG_STD, Z_95
+from arena.leaderboard.ranking.columns import Columns, Rows
+from arena.leaderboard.ranking.intervals import RUN_LOG_STD, Z_95
 from evaluation.types import Interval
 
 SEEN, UNSEEN, GAP = "seen", "unseen", "gap"

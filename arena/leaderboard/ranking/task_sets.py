@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from arena.catalog.models import NATIVE
-from arena.leaderboard.filters import ALL, CORE, TASK_FACETS, Filters
-from arena.leaderboard.table import TaskFacts
+from arena.leaderboard.ranking.filters import ALL, CORE, TASK_FACETS, Filters
+from arena.leaderboard.ranking.table import TaskFacts
 from arena.runs import experiments
 from arena.runs.models import Experiment, Run
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from arena.catalog.models import Agent
-from arena.leaderboard.columns import Columns
-from arena.leaderboard.rankings import counted
+from arena.leaderboard.ranking.columns import Columns
+from arena.leaderboard.ranking.rankings import counted
 
 FAST_P = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 """Speedups that KernelBench reports; at 0 it is the share of correct submissions."""

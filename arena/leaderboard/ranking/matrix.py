@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from arena.catalog.models import Agent
-from arena.leaderboard.boards import Board, results
-from arena.leaderboard.rankings import counted
-from arena.leaderboard.results import Snapshot
-from arena.leaderboard.table import TaskFacts
+from arena.leaderboard.ranking.boards import Board, results
+from arena.leaderboard.ranking.rankings import counted
+from arena.leaderboard.ranking.results import Snapshot
+from arena.leaderboard.ranking.table import TaskFacts
 from arena.notes.models import Note
 from arena.runs.models import Evaluation
 from arena.runs.states import Scope

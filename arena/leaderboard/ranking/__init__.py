@@ -1,0 +1,1 @@
+"""Rankings of agents: the runs that count, their filters, sets of tasks, and the boards."""
