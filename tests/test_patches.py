@@ -80,7 +80,7 @@ def test_patches_and_private_names_only_become_fewer() -> None:
         ("monkeypatch.setattr(plans, 'FINAL', plan)", (1, 0)),
         ("monkeypatch.setattr(module, '_private', 1)", (1, 1)),
         ("monkeypatch.setitem(sys.modules, 'pynvml', None)", (1, 0)),
-        ("mock.patch('arena.pages.runs._count')", (1, 1)),
+        ("mock.patch('arena.pages.runs.runs._count')", (1, 1)),
         ("setattr(settings, name, 1)", (0, 0)),
         ("monkeypatch.setenv('HOME', '/')", (0, 0)),
         ("module._private()", (0, 1)),

@@ -29,9 +29,9 @@ from arena.leaderboard.ranking.boards import Board, boards, boards_of_tracks, ca
 from arena.leaderboard.ranking.rankings import Row
 from arena.leaderboard.ranking.results import computed, snapshot
 from arena.leaderboard.ranking.table import origin_of
-from arena.pages.board import scale_of
 from arena.pages.fragments import is_inserted
 from arena.pages.home import unseen_scale
+from arena.pages.leaderboard.board import scale_of
 from arena.runs.agents import visible_to
 from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet

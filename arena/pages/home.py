@@ -20,7 +20,7 @@ from arena.leaderboard.kernels.records import records
 from arena.leaderboard.ranking.boards import Board, boards, boards_of_tracks
 from arena.leaderboard.ranking.boards import leaders as fastest_of_tasks
 from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
-from arena.pages.board import scale_of
+from arena.pages.leaderboard.board import scale_of
 from arena.published.kernels import kernels
 from arena.published.outcomes import OUTCOMES
 from arena.runs.models import Evaluation, Run

@@ -12,7 +12,7 @@ from arena.accounts.auth import signed_in
 from arena.errors import Invalid, UserError
 from arena.notes import services
 from arena.notes.context import notes_of
-from arena.pages.run import run_of
+from arena.pages.runs.run import run_of
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

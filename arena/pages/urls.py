@@ -11,29 +11,20 @@ from arena.pages import (
     account,
     agent_form,
     agents,
-    analysis,
-    board,
-    claims,
     client,
-    compare,
-    experiments,
     hardware,
     home,
-    kernels,
     notes,
     operation,
     production,
     published_verdict,
-    run,
-    runs,
     scans,
     sign_up,
-    start,
-    statistics,
-    submit,
     tasks,
 )
-from arena.pages.round import file, one_round
+from arena.pages.leaderboard import analysis, board, claims, kernels, statistics
+from arena.pages.runs import compare, experiments, run, runs, start, submit
+from arena.pages.runs.round import file, one_round
 
 urlpatterns = [
     path("healthz", operation.healthz, name="healthz"),

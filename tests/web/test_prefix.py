@@ -25,7 +25,7 @@ from websockets.sync.client import connect
 from arena.accounts.models import User
 from arena.leaderboard.analysis import verdicts
 from arena.leaderboard.ranking import results
-from arena.pages.runs import RunPaginator
+from arena.pages.runs.runs import RunPaginator
 from arena.runs import services
 from arena.runs.models import Run
 from arena.runs.trace.events import EventDraft
@@ -128,7 +128,7 @@ def test_headers_and_users_change_no_page_of_another(world, request, who):
 
 
 def test_number_of_runs_is_kept_by_its_values_too(world, monkeypatch):
-    monkeypatch.setattr("arena.pages.runs.COUNTED_EACH_TIME", 0)
+    monkeypatch.setattr("arena.pages.runs.runs.COUNTED_EACH_TIME", 0)
     cache.clear()
     between = ' AND "runs_run"."visibility" = '
     run = world.start("rms_norm/cpp-to-cpp", "tuner")

@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from arena.catalog.models import Agent, Task
-from arena.pages import runs
+from arena.pages.runs import runs
 from arena.runs import services
 from arena.runs.models import Run
 from tests.arena.factories import ask_for_verdict, finished, judge, judged_run, report

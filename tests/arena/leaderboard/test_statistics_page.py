@@ -14,7 +14,7 @@ from arena.leaderboard.analysis.background import Answer
 from arena.leaderboard.analysis.sample import NO_GATE, sample_of
 from arena.leaderboard.analysis.statistics import Rounds, Runs, Sample, Statistics, statistics
 from arena.leaderboard.ranking.results import snapshot
-from arena.pages.statistics import context_of
+from arena.pages.leaderboard.statistics import context_of
 from arena.runs import services
 from arena.runs.models import Run
 from arena.runs.services.runs import end_run

@@ -6,7 +6,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from arena.pages.run import run_of
+from arena.pages.runs.run import run_of
 from arena.runs.code.sources import changes, sources
 from arena.runs.display.rounds import rounds_of
 from arena.runs.display.summary import verdict_of

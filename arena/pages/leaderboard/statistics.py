@@ -24,8 +24,8 @@ from arena.leaderboard.analysis.sample import sample_of
 from arena.leaderboard.analysis.spread import Spread
 from arena.leaderboard.analysis.statistics import Statistics
 from arena.leaderboard.ranking.results import Snapshot, snapshot
-from arena.pages.analysis import chosen_filters
 from arena.pages.fragments import is_inserted
+from arena.pages.leaderboard.analysis import chosen_filters
 
 SIGNIFICANT = 0.05
 RETRY_SECONDS = 2

@@ -49,9 +49,16 @@ from arena.leaderboard.ranking.matrix import matrix, tasks_of
 from arena.leaderboard.ranking.rankings import GENERALIZATIONS, SEEN, Row
 from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
 from arena.leaderboard.ranking.suite_scores import FAST_P, fast_p
-from arena.pages.board_view import View, address_of, arranged, heads, query_of, view_of
 from arena.pages.csv_file import csv_file
 from arena.pages.fragments import is_inserted
+from arena.pages.leaderboard.board_view import (
+    View,
+    address_of,
+    arranged,
+    heads,
+    query_of,
+    view_of,
+)
 from evaluation import JUDGE_VERSION
 
 ROWS_A_PAGE = 30

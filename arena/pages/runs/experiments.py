@@ -22,7 +22,7 @@ from arena.leaderboard.experiment_summary import (
     experiment_summary,
 )
 from arena.leaderboard.ranking import matrix
-from arena.pages.board import scale_of
+from arena.pages.leaderboard.board import scale_of
 from arena.runs import experiments
 from arena.runs.models import Run
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus

@@ -1,0 +1,1 @@
+"""Pages of the leaderboard: boards, analysis, submitted and published kernels."""

@@ -1,0 +1,1 @@
+"""Pages of runs: start, submit, list, one run, its rounds, comparisons and experiments."""
