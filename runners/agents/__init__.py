@@ -10,9 +10,9 @@
 
 `session` is an AgentSession of `runners.session.session`. `python -m runners sync`, or a start of
 the arena, finds the new module; one that cannot be imported is left out with a message. Modules
-named `_*` are shared code. A module that calls a model also defines `HARNESS`. One that has
-settings defines `Settings`, a pydantic model, from which forms and checks are made. `work` cannot
-import `arena` or `evaluation`: its sandbox hides them.
+and folders named `_*` are shared code. A module that calls a model also defines `HARNESS`. One
+that has settings defines `Settings`, a pydantic model, from which forms and checks are made.
+`work` cannot import `arena` or `evaluation`: its sandbox hides them.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from runners.agents import Harness, Spec
-from runners.agents._settings import checked
+from runners.agents._parts.settings import checked
 from runners.session.edits import EditObserver
 from runners.session.text import limited
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from runners.agents import Spec
-from runners.agents._each import submit_each
+from runners.agents._parts.each import submit_each
 
 if TYPE_CHECKING:
     from runners.session.session import AgentSession

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
-from runners.agents._model_loop_conversations import (
+from runners.agents._model_loop.conversations import (
     BudgetSpent,
     Conversation,
     ModelFailed,
@@ -24,9 +24,9 @@ from runners.agents._model_loop_conversations import (
     Result,
     conversation,
 )
-from runners.agents._model_loop_samples import Best, Sample, create
-from runners.agents._model_loop_tools import TOOL_NAMES, ToolName, Tools
-from runners.agents._settings import checked
+from runners.agents._model_loop.samples import Best, Sample, create
+from runners.agents._model_loop.tools import TOOL_NAMES, ToolName, Tools
+from runners.agents._parts.settings import checked
 
 if TYPE_CHECKING:
     from runners.session.session import AgentSession, ModelAccess

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
-from runners.agents._stream_json import todo
+from runners.agents._parts.stream_json import todo
 from runners.session.calls import Calls
 from runners.session.harness import mcp_server, prompt, run_harness
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
-from runners.agents._stream_json import StreamJson
+from runners.agents._parts.stream_json import StreamJson
 from runners.session.harness import mcp_server, prompt, run_harness
 
 if TYPE_CHECKING:

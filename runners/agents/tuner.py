@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from runners.agents import KERNELS, Spec
-from runners.agents._tunables import Flags, Tunable, tunables
+from runners.agents._parts.tunables import Flags, Tunable, tunables
 
 if TYPE_CHECKING:
     from runners.session.session import AgentSession, Verdict

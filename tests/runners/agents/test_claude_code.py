@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from runners.agents._stream_json import StreamJson
+from runners.agents._parts.stream_json import StreamJson
 from runners.agents.claude_code import Settings, environment
 from tests.runners.agents.streams import MODEL, Stream
 

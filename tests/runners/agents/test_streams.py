@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runners.agents._stream_json import StreamJson
+from runners.agents._parts.stream_json import StreamJson
 from runners.agents.codex import CodexEvents
 from runners.agents.cursor_agent import CursorEvents
 from runners.agents.gemini_cli import GeminiEvents

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runners.agents._tunables import tunables
+from runners.agents._parts.tunables import tunables
 
 CPP = """\
 // arena: flags -O2

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from runners.agents._model_loop_conversations import Call, Result, ToolSpec, object_of
+from runners.agents._model_loop.conversations import Call, Result, ToolSpec, object_of
 from runners.session.calls import arguments_of
 from runners.session.edits import EditObserver
 from runners.session.text import limited

@@ -1,0 +1,1 @@
+"""Parts of the agent `model_loop`: conversations, samples and tools."""

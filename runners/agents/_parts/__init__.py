@@ -1,0 +1,1 @@
+"""Parts that several agents share: settings, streams of events, tunables."""
