@@ -89,8 +89,7 @@ class Bench:
         )
         with settled as timers:
             for timer in timers:
-                timer.overhead.clear()  # of windows before the measurement
-                timer.preparation.clear()
+                timer.forget_windows()
             yield timers
 
     def timer(self, ring: BufferRing, entrant: Entrant, where: str) -> WindowTimer:

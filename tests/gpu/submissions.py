@@ -35,6 +35,14 @@ extern "C" int centred(const centred_args* args, cudaStream_t stream) {
     "torch": "def centred(x, scale):\n    return right(x, scale)\n",
 }
 """Honest counterparts of the tricks, by language: the correct kernel beside them, and no more."""
+RIGHT_PRODUCT = """\
+#include "product_honest.cuh"
+
+extern "C" int product(const product_args* args, cudaStream_t stream) {
+    return honest(args, stream);
+}
+"""
+"""That of the tricks with a product, which are in CUDA."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +91,17 @@ class Submission:
         if right.exists() and self.path.suffix == ".py":
             source = f"{right.read_text()}\n\n{source}"
         elif right.exists() and self.path.suffix == ".cu":
-            headers = [h for h in self.path.parent.glob("*.cuh") if f'"{h.name}"' in source]
-            beside = {"right.cuh": right.read_text(), **{h.name: h.read_text() for h in headers}}
+            headers = {h.name: h.read_text() for h in self.path.parent.glob("*.cuh")}
+            chosen = {name for name in headers if f'"{name}"' in source}
+            chosen |= {n for n in headers for name in chosen if f'"{n}"' in headers[name]}
+            beside = {"right.cuh": right.read_text(), **{n: headers[n] for n in chosen}}
         return {self.task().target_file: source, **beside}
 
     def counterpart(self) -> Submission:
         """Return the honest submission whose work a trick pretends to do faster."""
         path = self.path.with_name(f"honest.{self.language}{self.path.suffix}")
+        if "product" in self.header.get("operator", ""):
+            return Submission(path, RIGHT_PRODUCT, {"operator": "product"})
         return Submission(path, RIGHT[self.language], {})
 
     def task(self) -> Task:

@@ -28,6 +28,8 @@ MAX_OWN_DISTURBANCES = 3
 
 A candidate can make its own threads wait for each other, and could so choose its windows.
 """
+MAX_UNTYPICAL = 2.0
+"""Spread of a baseline that counts, at most, as a multiple of the device's typical one."""
 MAD_FACTORS = (1.0, 1.196, 1.495, 1.363, 1.206, 1.200, 1.140, 1.129, 1.107)
 """Corrections of the median absolute deviation of two to nine values.
 
@@ -145,20 +147,26 @@ def robust_spread(values: Sequence[float]) -> float:
     return 1.4826 * factor * statistics.median(abs(value - middle) for value in values)
 
 
-def excess(candidate: Sequence[float], baseline: Sequence[float]) -> float:
+def excess(
+    candidate: Sequence[float], baseline: Sequence[float], typical_ns: float, most_ns: float
+) -> float:
     """Return the nanoseconds by which a candidate's overhead exceeds a baseline's, beyond chance.
 
-    Beyond chance is as improbable as three standard errors of a difference of normal values: few
-    windows have a longer tail. Source: Abramowitz and Stegun, "Handbook of Mathematical Functions",
-    26.7.5, its first term.
+    Chance follows from the baseline's spread, moderated by the `typical_ns` of the device. A
+    candidate's own spread would allow it what it likes, and it can make a baseline's spread, of
+    which MAX_UNTYPICAL times the typical one counts at most. An excess of `most_ns` or more always
+    counts.
+
+    Beyond chance is as improbable as three standard errors of a difference of normal values. Source
+    of the quantile: Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5, its first
+    term. The higher of two medians counts for the candidate: work that it hides in as many windows
+    as decide its time lies in half of all.
     """
-    difference = statistics.median(candidate) - statistics.median(baseline)
-    error = math.hypot(_error_of_median(candidate), _error_of_median(baseline))
-    freedom = max(1, len(candidate) + len(baseline) - 2)
+    difference = statistics.median_high(candidate) - statistics.median_high(baseline)
+    own = len(baseline) - 1
+    freedom = own + PRIOR_FREEDOM
+    spread = min(robust_spread(baseline), MAX_UNTYPICAL * typical_ns)
+    moderated = math.sqrt((own * spread**2 + PRIOR_FREEDOM * typical_ns**2) / freedom)
+    error = 1.2533 * moderated * math.sqrt(1 / len(candidate) + 1 / len(baseline))
     quantile = 3 + (3**3 + 3) / (4 * freedom)
-    return difference if difference > quantile * error else 0.0
-
-
-def _error_of_median(values: Sequence[float]) -> float:
-    """Return the standard error of a median, 1.2533 times that of a mean of normal values."""
-    return 1.2533 * robust_spread(values) / math.sqrt(len(values))
+    return difference if difference > min(quantile * error, most_ns) else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import statistics
 import time
@@ -32,6 +33,12 @@ READY_NS = 1_000_000
 """Untimed nanoseconds to prepare the launches of a window; most need half of it. More counts."""
 OVERHEAD_SHARE = 0.02
 """Overhead of a GPU's window that grows with its length: 70 to 155 us of 8.4 ms on an H200."""
+MAX_OVERHEAD_NS = 5_000_000
+"""Overhead of a window beyond which its whole time counts; an H200 has 0.6 to 1.2 ms."""
+TYPICAL_SPREAD_NS = {"cpu": 20_000, "cuda": 25_000}
+"""Standard deviation of a process's preparation on a CPU, and of a window's overhead on an H100."""
+MAX_HIDDEN_SHARE = 0.01
+"""Share of a window that may be hidden beside it by chance."""
 MAX_WAIT_SHARE = 0.03
 """Share of a processor's window that a thread may wait for a core before it counts as disturbed."""
 MAX_RUNS = 5
@@ -102,10 +109,12 @@ class WindowTimer:
         """Seconds spent in windows."""
         self.captured = False
         """Whether the launches are one CUDA graph."""
+        self.own: list[float] = []
+        """Nanoseconds of each window's launches."""
         self.overhead: list[float] = []
         """Nanoseconds of each window outside its launches."""
         self.preparation: list[float] = []
-        """Nanoseconds in which each window's launches were prepared; 0 on a GPU."""
+        """Nanoseconds in which each window's launches were prepared, up to READY_NS; 0 on a GPU."""
         self.count = self.launches = 1
         self.launch_ns = 0.0
         """Nanoseconds per launch of the last window."""
@@ -163,6 +172,11 @@ class WindowTimer:
             self.captured = self.process.capture(0, launches, self._marked)
         return self.window()
 
+    def forget_windows(self) -> None:
+        """Clear what is known of windows before a measurement."""
+        for times in (self.own, self.overhead, self.preparation):
+            times.clear()
+
     def eager(self) -> float:
         """Return the nanoseconds per launch without a CUDA graph, which is discarded."""
         with attribute_failure(self):
@@ -180,7 +194,11 @@ class WindowTimer:
             launch_ns = clock and clock.launch_ns()
             if not (clock and clock.blurred):
                 break
-        own = launch_ns * self.launches if launch_ns else less_empty(elapsed, self.empty)
+        own = launch_ns * self.launches if launch_ns else 0.0
+        most = math.inf if self.trusted else MAX_OVERHEAD_NS + OVERHEAD_SHARE * own
+        if not own or elapsed - own > most:
+            own = less_empty(elapsed, self.empty)
+        self.own.append(own)
         self.overhead.append(elapsed - own)
         self.launch_ns = own / self.launches
         return self.launch_ns
@@ -199,7 +217,7 @@ class WindowTimer:
         first = 0 if self.gpu_clocked or not once else secrets.randbelow(ring.slots)
         with attribute_failure(self):
             ready = self.process.prepare(first, launches)
-        self.preparation.append(ready)
+        self.preparation.append(min(ready, READY_NS))
         ring.refill(first, filled)
         observation = self._observe(self, first, launches) if once else Observation()
         observation.begin()
@@ -269,13 +287,16 @@ def hidden_ns(candidate: WindowTimer, against: WindowTimer) -> float:
     """Return the nanoseconds per launch by which a candidate's untimed work exceeds the baseline's.
 
     Untimed is work before the go token, and on a GPU work before the first write is observed. There
-    a longer window has more besides its launches, on both sides.
+    a longer window has more besides its launches, on both sides. What chance explains is free, up
+    to a share of the window: so a candidate gains nothing by short windows either.
     """
-    hidden = excess(candidate.preparation, against.preparation)
+    window_ns = statistics.median_low(candidate.own)
+    most = MAX_HIDDEN_SHARE * window_ns
+    hidden = excess(candidate.preparation, against.preparation, TYPICAL_SPREAD_NS["cpu"], most)
     if candidate.gpu_clocked:
-        longer = (candidate.launch_ns - against.launch_ns) * candidate.launches
-        beside = excess(candidate.overhead, against.overhead)
-        hidden += max(0.0, beside - OVERHEAD_SHARE * max(0.0, longer))
+        longer = max(0.0, window_ns - statistics.median_low(against.own))
+        expected = [ns + OVERHEAD_SHARE * longer for ns in against.overhead]
+        hidden += excess(candidate.overhead, expected, TYPICAL_SPREAD_NS["cuda"], most)
     return hidden / candidate.launches
 
 

@@ -1,0 +1,10 @@
+// trick: computes all answers of a window before the first one, and makes one window in nine much longer
+// operator: product
+// row: 11, 16
+// gains: 1
+#include "product_ahead.cuh"
+
+static __device__ long long pause_first(int window) { return 0; }
+static __device__ long long pause_each(int window) { return window % 9 == 8 ? 200000 : 0; }
+
+extern "C" int product(const product_args* args, cudaStream_t stream) { return ahead(args, stream); }
