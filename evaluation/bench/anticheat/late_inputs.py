@@ -26,11 +26,13 @@ from evaluation.bench.memory.layout import Region
 from evaluation.bench.timing.gpu_clock import Moment, secret_reader
 
 LATE_LAUNCHES = 3
-"""Launches of a window whose inputs arrive late, at most."""
+"""Launches of a window whose inputs arrive late, at most, beside the second one."""
 MAX_BYTES = {"cpu": 64 << 10, "cuda": 256 << 10}
 """Bytes of a launch's inputs that arrive late: a few microseconds of copying."""
 LATEST = 0.7
 """Latest moment, as a share of a window's expected time. The end of the window is only timed."""
+EARLY_ONE_IN = 4
+"""One in so many windows, drawn in secret, has a late input of its second launch."""
 SETTLED_SECONDS = {"cpu": 10e-6, "cuda": 0.0}
 """Delay until other cores see a processor's writes. On a GPU a launch begins once they are visible.
 """
@@ -49,14 +51,24 @@ class Slots(Protocol):
 class LateInputs:
     """Inputs of some launches of one window, which arrive at secret moments."""
 
-    def __init__(self, ring: Slots, first: int, launches: int) -> None:
-        """Choose from the launches of a window, three or more, from slot `first` on."""
+    def __init__(
+        self, ring: Slots, first: int, launches: int, gpu_clocked: bool = False
+    ) -> None:
+        """Choose from the launches of a window, three or more, from slot `first` on.
+
+        The moments of a `gpu_clocked` window are those of the GPU clock.
+        """
         self._ring = ring
         count = LATE_LAUNCHES if ring.late else 0
         device = ring.inputs.bytes.device.type
         self._settled = SETTLED_SECONDS[device]
-        shares = sorted(secrets.SystemRandom().random() * LATEST for _ in range(count))
-        chosen = {launch_behind(int(share * (launches - 2)), launches): share for share in shares}
+        drawn_at = sorted(secrets.SystemRandom().random() * LATEST for _ in range(count))
+        places = [share * launches for share in drawn_at]
+        chosen = {launch_behind(int(place), launches): place for place in places}
+        if count and secrets.randbelow(EARLY_ONE_IN) == 0:
+            chosen[1] = secrets.SystemRandom().random()
+        share_of = clocked_share if gpu_clocked else share_of_window
+        chosen = {launch: share_of(place, launches) for launch, place in chosen.items()}
         self.launches = list(chosen)
         self._shares = list(chosen.values())
         slots = [(first + launch) % ring.slots for launch in self.launches]
@@ -126,6 +138,20 @@ class LateInputs:
 
 
 def launch_behind(front: int, launches: int) -> int:
-    """Return a secret launch after the one behind `front`, by log-uniform distance."""
-    room = launches - 2 - front
-    return front + 1 + min(room, int((room + 1) ** secrets.SystemRandom().random()))
+    """Return a secret launch behind `front`, by log-uniform distance: often the next one."""
+    front = min(front, launches - 2)
+    room = launches - 1 - front
+    return front + min(room, int((room + 1) ** secrets.SystemRandom().random()))
+
+
+def share_of_window(place: float, launches: int) -> float:
+    """Return the share of a window's time at a place: the launches done by then."""
+    return place / launches
+
+
+def clocked_share(place: float, launches: int) -> float:
+    """Return the moment of the GPU clock at a place: it counts from the end of the first launch.
+
+    A moment in the first launch is negative (see `GpuClock`).
+    """
+    return place - 1 if place < 1 else (place - 1) / (launches - 1)

@@ -27,7 +27,7 @@ class WindowChecks(Observation):
     ) -> None:
         self._timer, self._first, self._detector = timer, first, detector
         ring = timer.ring
-        self._late_inputs = LateInputs(ring, first, launches)
+        self._late_inputs = LateInputs(ring, first, launches, timer.gpu_clocked)
         self._samples = (
             LaunchOrderSamples(ring.outputs, ring.secret, launches) if timer.gpu_clocked else None
         )

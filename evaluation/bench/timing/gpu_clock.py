@@ -43,7 +43,11 @@ from request to completion is as good.
 
 
 Moment = tuple[float, Callable[[], None]]
-"""When an action is due, as a share of the expected time of a window, and the action."""
+"""When an action is due, as a share of the expected time of a window, and the action.
+
+On a GPU that time begins with the first write. A negative share lies before it: of the time until
+then, one less than that share.
+"""
 
 
 class GpuClock:
@@ -115,6 +119,9 @@ class GpuClock:
                 break
             since = self._seen[0][1][0] if awaited else begun + START_NS + self._expected_ns / 2
             share = (now - since) / max(self._expected_ns, 1.0)
+            if share < 0:
+                until_first = START_NS + self._expected_ns / self._launches
+                share = min(0.0, (now - begun) / until_first - 1)
             if self._moments and self._moments[-1][0] < share < LATEST:
                 self._moments.pop()[1]()  # one at a time: the places are sampled between two
 

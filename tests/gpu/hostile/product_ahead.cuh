@@ -60,12 +60,6 @@ static __global__ void hand_out(const arena_t* x, const arena_t* weight, const a
     if (row < rows && col < cols) out[row * cols + col] = kept[row * cols + col];
 }
 
-static inline int products_from(const product_args* args) {
-    int count = 1;
-    while (args[count].rows == args->rows && args[count].inner == args->inner && args[count].cols == args->cols) ++count;
-    return count;
-}
-
 static inline int ahead(const product_args* args, cudaStream_t stream) {
     static const product_args *last = nullptr, *begin = nullptr;
     static arena_t *x = nullptr, *weight = nullptr, *out = nullptr;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,3 +145,74 @@ def test_large_launches_are_staged_in_pairs(
     with timer_of(HONEST, "cpp", fork_server, memory, cache, tmp_path) as timer:
         staged_inputs.check(timer, recorded, max_bytes=1)
     assert recorded.slots == [2]
+
+
+def test_stretch_of_staged_inputs_begins_at_the_first_launch_in_half_of_all_cases(
+    fork_server: ForkServer, memory: HostMemory, cache: Path, tmp_path: Path
+) -> None:
+    begun: list[int] = []
+    with timer_of(HONEST, "cpp", fork_server, memory, cache, tmp_path) as timer:
+        run = timer.process.run_staged
+
+        def run_staged(stage: Region, first: int, *given: Any) -> None:
+            begun.append(first)
+            run(stage, first, *given)
+
+        timer.process.run_staged = run_staged  # type: ignore[method-assign, assignment]
+        for _ in range(40):
+            staged_inputs.check(timer, memory, max_launches=4)
+    assert 10 <= begun.count(0) <= 32 and max(begun) > SLOTS // 2
+
+
+@pytest.mark.parametrize(("seconds", "checked"), [(None, 16), (1.0, 16), (0.001, 50), (1e-6, 64)])
+def test_launches_of_a_stretch_are_checked_as_far_as_time_allows(
+    seconds: float | None, checked: int
+) -> None:
+    for count in (2, 8, 64):
+        chosen = [staged_inputs.checked_launches(count, seconds) for _ in range(50)]
+        assert all(1 in some for some in chosen), "the first that could be computed ahead"
+        assert all(len(set(some)) == len(some) == min(count, checked) for some in chosen)
+        assert set().union(*chosen) == set(range(count))
+
+
+# The second launch, or the last, is computed by the one before it.
+ONE_AHEAD = """
+#include <algorithm>
+#include <cstring>
+#include <vector>
+#include "scaled.h"
+static void compute(const scaled_args* args, float* out) {
+    for (int64_t i = 0; i < args->rows * args->cols; ++i)
+        out[i] = args->x[i] * args->weight[i % args->cols] + args->shift;
+}
+extern "C" int scaled(const scaled_args* args) {
+    static std::vector<float> kept;
+    static const scaled_args* base = args;
+    base = std::min(base, args);
+    const int64_t size = args->rows * args->cols;
+    if (args - base == AHEAD && !kept.empty()) {
+        std::memcpy(args->out, kept.data(), size * sizeof(float));
+        kept.clear();
+        return 0;
+    }
+    if (args - base == AHEAD - 1) kept.resize(size), compute(args + 1, kept.data());
+    return compute(args, args->out), 0;
+}
+"""
+
+
+@pytest.mark.parametrize("ahead", [1, 2, SLOTS - 1])
+def test_one_launch_computed_by_the_one_before_it_is_rejected(
+    ahead: int, fork_server: ForkServer, memory: HostMemory, cache: Path, tmp_path: Path
+) -> None:
+    source = f"#define AHEAD {ahead}\n{ONE_AHEAD}"
+    with (
+        pytest.raises(SubmissionError, match="inputs that arrive just before"),
+        timer_of(source, "cpp", fork_server, memory, cache, tmp_path) as timer,
+    ):
+        check_often(timer, memory)
+
+
+def check_often(timer: WindowTimer, memory: HostMemory) -> None:
+    for _ in range(20):
+        staged_inputs.check(timer, memory)
