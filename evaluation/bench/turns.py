@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from evaluation.bench.anticheat import staged_inputs
+import torch
+
+from evaluation.bench.anticheat import prefetched_inputs, staged_inputs
 from evaluation.bench.anticheat.launch_order import OverlapDetector
 from evaluation.bench.anticheat.window_checks import checks_of
 from evaluation.bench.devices.device import Device
@@ -175,6 +177,8 @@ class Bench:
         hidden = hidden_ns(candidate, against)
         if candidate.process.limits.ranks == 1:  # each rank would need a stage of its own
             staged_inputs.check(candidate, self.memory)
+            if candidate.gpu_clocked and torch.version.cuda:
+                prefetched_inputs.check_shortened(candidate)
         candidate.ring.check_guards(candidate.where)
         candidate.ring.check_weights(candidate.where)
         charged = [Block(block.candidate + hidden, block.baseline) for block in found.counted]

@@ -133,14 +133,15 @@ class SerialGraph(SerialLaunches):
     def with_copies(self, first: int, copies: Sequence[tuple[int, int, int]]) -> SerialLaunches:
         """Return the launches from number `first` on, each after a copy (target, source, bytes).
 
-        The result is valid for as long as this graph.
+        A copy of no bytes is left out. The result is valid for as long as this graph.
         Raises: Broken where a launch allocates memory.
         """
         serial = SerialLaunches()
         for child, copy in zip(self._children[first : first + len(copies)], copies, strict=True):
             if child is None:
                 raise Broken("a launch that allocates memory cannot be copied")
-            serial.append_memcpy(*copy)
+            if copy[2]:
+                serial.append_memcpy(*copy)
             serial.append_copy(child)
         serial.instantiate()
         return serial

@@ -183,6 +183,13 @@ class KernelRunner(RequestHandler):
         copies = [(target.data_ptr(), row.data_ptr(), row.numel()) for target, row in pairs]
         self.staged = self._graph_with_copies(self.graph, first, copies, copy_and_launch).replay
 
+    def do_shorten(self, request: Message, descriptors: list[int]) -> None:
+        """Prepare the first launches of the captured graph alone, as `do_stage` does."""
+        launch, graph = self.launch, self.graph
+        assert launch is not None and graph is not None, "shortened before it was captured"
+        nothing = [(0, 0, 0)] * request["count"]
+        self.staged = self._graph_with_copies(graph, 0, nothing, lambda n: launch(n, 1)).replay
+
     def _graph_with_copies(
         self,
         graph: SerialGraph,

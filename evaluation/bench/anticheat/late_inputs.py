@@ -51,9 +51,7 @@ class Slots(Protocol):
 class LateInputs:
     """Inputs of some launches of one window, which arrive at secret moments."""
 
-    def __init__(
-        self, ring: Slots, first: int, launches: int, gpu_clocked: bool = False
-    ) -> None:
+    def __init__(self, ring: Slots, first: int, launches: int, gpu_clocked: bool = False) -> None:
         """Choose from the launches of a window, three or more, from slot `first` on.
 
         The moments of a `gpu_clocked` window are those of the GPU clock.

@@ -3,9 +3,12 @@
 The slots of a window outgrow the cache, so each launch finds its inputs in DRAM. The process that
 launches a window knows where the next launch's inputs lie, and could fetch them ahead. After a
 launch that no other follows, the judge measures the latency of loads from slots that were not
-launched: a line in the cache answers sooner than one in DRAM.
+launched: a line in the cache answers sooner than one in DRAM. Such a launch ends a stretch of
+staged inputs, and a window that is shortened to a secret number of launches. These are the launches
+of a clocked window from its first one on, and nothing tells a kernel that it ends early.
 
-Limitation: native code that tells these launches from those of a timed window can hold back here.
+Limitation: code of the candidate's process that runs on the processor sees that a window is
+shortened, since another graph is launched.
 Outputs are not probed: they are written, which fetches nothing.
 """
 
@@ -14,12 +17,13 @@ from __future__ import annotations
 import functools
 import secrets
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from evaluation.bench.memory.cuda_ipc import DEVICE, LARGE_PAGE
 from evaluation.bench.memory.layout import Region
+from evaluation.bench.timing.window import WindowTimer
 from evaluation.errors import SubmissionError
 from evaluation.types import Reason
 
@@ -59,6 +63,37 @@ extern "C" __global__ void load_latencies(const long long* lines, const long lon
 """Measures one load after the other. A load from the same page comes first, so that the address
 is translated by then. The store to `loaded` waits for the value.
 """
+
+
+class Probe(Protocol):
+    """A probe of slots before and after launches, made before them (see `PrefetchCheck`)."""
+
+    def __init__(self, inputs: Region, launched: range, launches: int) -> None: ...
+
+    def check(self, where: str) -> None: ...
+
+
+def check_shortened(timer: WindowTimer, probe: type[Probe] | None = None) -> None:
+    """End a window of a timer after a secret number of launches, and probe later slots.
+
+    Raises: SubmissionError.
+    """
+    ring, launches = timer.ring, min(timer.launches, timer.ring.slots)
+    if launches < 2:
+        return
+    count = 1 + secrets.randbelow(launches - 1)
+    ring.refill(0, launches)
+    ring.select_polled(0, count)
+    probed = (probe or PrefetchCheck)(ring.inputs, range(count), launches)
+    if ring.inputs.bytes.is_cuda:
+        torch.cuda.synchronize()
+    if timer.captured:
+        timer.process.run_shortened(count, ring.poll)
+    else:
+        timer.process.run(0, count, ring.poll)
+    timer.process.require_idle()
+    probed.check(timer.where)
+    ring.verify(0, count, 1, f"{timer.where}, a window that ends early")
 
 
 class PrefetchCheck:

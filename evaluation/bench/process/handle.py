@@ -258,6 +258,12 @@ class ProcessHandle:
         message = {"do": "run", "first": first, "count": stage.layout.slots, "staged": True}
         self.request(message, observe=observe)
 
+    def run_shortened(self, count: int, observe: Callable[[], None]) -> None:
+        """Launch the first `count` slots alone, by a copy of the beginning of a captured graph."""
+        self.request({"do": "shorten", "count": count})
+        message = {"do": "run", "first": 0, "count": count, "staged": True}
+        self.request(message, observe=observe)
+
     def capture(self, first: int, count: int, marked: str = "") -> bool:
         """Capture launches in a CUDA graph, and return whether that is possible.
 

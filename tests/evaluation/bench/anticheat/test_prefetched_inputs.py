@@ -1,7 +1,14 @@
-"""Choice of the lines that the prefetch check probes. Its measurement is tested on a GPU."""
+"""Choice of the lines that the prefetch check probes, and windows that end early for it.
+
+Its measurement is tested on a GPU.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
 import torch
 
 from evaluation.bench.anticheat.prefetched_inputs import (
@@ -9,9 +16,18 @@ from evaluation.bench.anticheat.prefetched_inputs import (
     LINES,
     NEXT_SLOTS,
     OTHER_SLOTS,
+    check_shortened,
     lines_in,
     slots_to_probe,
 )
+from evaluation.bench.memory.layout import Region
+from evaluation.bench.memory.ring import BufferRing
+from evaluation.bench.process.handle import ProcessHandle
+from evaluation.bench.timing.window import WindowTimer
+from evaluation.errors import SubmissionError
+from evaluation.kinds.kernel.workload import OperatorWorkload
+from evaluation.tasks.spec import Task
+from evaluation.types import Reason, Split
 
 
 def test_slots_behind_the_launches_come_first_and_none_was_launched() -> None:
@@ -40,3 +56,106 @@ def test_lines_lie_inside_the_row_and_differ() -> None:
 def test_a_row_of_two_lines_has_no_line_inside() -> None:
     assert lines_in(torch.empty(2 * LINE_BYTES, dtype=torch.uint8)) == []
     assert lines_in(torch.empty(0, dtype=torch.uint8)) == []
+
+
+SLOTS = 200
+fetched: set[int] = set()
+"""Slots whose inputs lie in the simulated cache."""
+
+
+class SimulatedProbe:
+    """Stands in for the latency of loads."""
+
+    def __init__(self, inputs: Region, launched: range, launches: int) -> None:
+        fetched.clear()
+        self.slots = slots_to_probe(launched, launches)
+
+    def check(self, where: str) -> None:
+        if fetched.intersection(self.slots):
+            raise SubmissionError(Reason.FORBIDDEN, f"{where}: fetched")
+
+
+class Launches:
+    """Stands in for a process; launch n fetches the inputs of the next one if it `fetches` them."""
+
+    waited_ns = 0
+
+    def __init__(self, ring: BufferRing, fetches: Callable[[int], bool]) -> None:
+        self.ring, self.fetches = ring, fetches
+        self.counts: list[int] = []
+
+    def bind(self, *given: object) -> None:
+        """Accept any memory."""
+
+    require_idle = bind
+
+    def prepare(self, first: int, count: int) -> int:
+        return 0
+
+    def run(self, first: int, count: int, *given: Any, **named: Any) -> int:
+        for slot in range(first, first + count):
+            inputs = self.ring.inputs.slot(slot % SLOTS)
+            out = self.ring.outputs.slot(slot % SLOTS)["out"]
+            out.copy_(inputs["x"] * inputs["weight"] + self.ring.workload.values["shift"])
+            if self.fetches(slot):
+                fetched.add(slot + 1)
+        return 1000
+
+    def run_shortened(self, count: int, observe: Callable[[], None]) -> None:
+        self.counts.append(count)
+        self.run(0, count)
+        observe()
+
+
+@pytest.fixture
+def ring(task: Task) -> Iterator[BufferRing]:
+    with BufferRing(OperatorWorkload(task.operator, task.cases(Split.SEEN)[0]), SLOTS) as ring:
+        yield ring
+
+
+def timer_of(process: Launches) -> WindowTimer:
+    timer = WindowTimer(cast(ProcessHandle, process), process.ring, False, "here")
+    timer.resize(SLOTS)
+    timer.captured = True
+    return timer
+
+
+def check_often(timer: WindowTimer) -> None:
+    for _ in range(40):
+        check_shortened(timer, SimulatedProbe)
+
+
+@pytest.mark.parametrize(
+    "fetches",
+    [lambda n: True, lambda n: n >= 64, lambda n: n >= SLOTS // 2, lambda n: n % 3 == 0],
+    ids=["each launch", "behind a chain of 64", "in the second half", "one in three"],
+)
+def test_launches_that_fetch_later_inputs_in_windows_alone_are_rejected(
+    ring: BufferRing, fetches: Callable[[int], bool]
+) -> None:
+    timer = timer_of(Launches(ring, fetches))
+    with pytest.raises(SubmissionError, match="here: fetched"):
+        check_often(timer)
+
+
+def test_honest_launches_of_shortened_windows_are_accepted(ring: BufferRing) -> None:
+    process = Launches(ring, lambda n: False)
+    check_often(timer_of(process))
+    assert min(process.counts) < SLOTS // 4 and max(process.counts) > SLOTS // 4 * 3
+    assert len(process.counts) == 40
+
+
+def test_shortened_window_has_its_values_checked(ring: BufferRing) -> None:
+    timer = timer_of(Launches(ring, lambda n: False))
+    cast(Any, ring).workload.values["shift"] += 1.0
+    with pytest.raises(SubmissionError, match="a window that ends early") as caught:
+        check_shortened(timer, SimulatedProbe)
+    assert caught.value.reason is Reason.WRONG_VALUES
+
+
+def test_window_of_one_launch_is_not_shortened(ring: BufferRing) -> None:
+    process = Launches(ring, lambda n: True)
+    timer = timer_of(process)
+    timer.resize(1)
+    check_shortened(timer, SimulatedProbe)
+    assert not process.counts

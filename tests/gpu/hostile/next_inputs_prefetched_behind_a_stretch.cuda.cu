@@ -1,0 +1,9 @@
+// trick: fetches the next launch's inputs into L2 behind an unbroken chain of more launches than are staged
+// scope: final
+// row: 15
+// expect: failed/FORBIDDEN in performance|failed/HIDDEN_CASE in generalization
+#include "prefetch_in_chain.cuh"
+
+static __device__ bool fetches(int number, int) { return number > 64; }
+
+extern "C" int centred(const centred_args* args, cudaStream_t stream) { return in_chain(args, stream); }
