@@ -7,13 +7,17 @@ changed afterwards. So no candidate can compute launches ahead of their turn.
 
 Limitation: a candidate that compares all inputs of a launch with those it used is not found; where
 memory bounds a kernel, that costs what it gains. On a processor, launches a few microseconds ahead
-are not found. No input of an operator with structured ones arrives late: a mixture of two positive
-definite matrices is none, and an honest kernel may refuse it.
+are not found.
+
+Of an operator with structured inputs, all inputs of a launch arrive late: a mixture of two positive
+definite matrices is none, and an honest kernel may refuse it. They are those of a launch far behind
+the one that runs, so that none begins while they are copied.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import secrets
 import time
 from typing import Protocol
@@ -29,6 +33,11 @@ LATE_LAUNCHES = 3
 """Launches of a window whose inputs arrive late, at most, beside the second one."""
 MAX_BYTES = {"cpu": 64 << 10, "cuda": 256 << 10}
 """Bytes of a launch's inputs that arrive late: a few microseconds of copying."""
+MAX_WHOLE_BYTES = {"cpu": 1 << 20, "cuda": 4 << 20}
+"""Largest inputs of a launch that arrive late as a whole: a tenth of a millisecond of copying."""
+MIN_FAR, FAR_DIVISOR = 2, 4
+"""A launch whose inputs arrive as a whole is so many behind, and its window's launches by so many.
+"""
 LATEST = 0.7
 """Latest moment, as a share of a window's expected time. The end of the window is only timed."""
 EARLY_ONE_IN = 4
@@ -46,6 +55,8 @@ class Slots(Protocol):
     slots: int
     late: bool
     """Whether inputs of two launches may be mixed, so that some can arrive late."""
+    late_whole: bool
+    """Whether a launch may find all inputs of another one until its own arrive."""
 
 
 class LateInputs:
@@ -57,20 +68,21 @@ class LateInputs:
         The moments of a `gpu_clocked` window are those of the GPU clock.
         """
         self._ring = ring
-        count = LATE_LAUNCHES if ring.late else 0
+        stride = ring.inputs.layout.stride
         device = ring.inputs.bytes.device.type
+        whole = not ring.late
+        if whole and not (ring.late_whole and stride <= MAX_WHOLE_BYTES[device]):
+            launches = 0
         self._settled = SETTLED_SECONDS[device]
-        drawn_at = sorted(secrets.SystemRandom().random() * LATEST for _ in range(count))
-        places = [share * launches for share in drawn_at]
-        chosen = {launch_behind(int(place), launches): place for place in places}
-        if count and secrets.randbelow(EARLY_ONE_IN) == 0:
-            chosen[1] = secrets.SystemRandom().random()
+        chosen = chosen_launches(launches, MIN_FAR if whole else 1)
         share_of = clocked_share if gpu_clocked else share_of_window
         chosen = {launch: share_of(place, launches) for launch, place in chosen.items()}
         self.launches = list(chosen)
         self._shares = list(chosen.values())
         slots = [(first + launch) % ring.slots for launch in self.launches]
-        parts = [secret_slice(ring.inputs.layout.stride, MAX_BYTES[device]) for _ in slots]
+        parts = [
+            slice(0, stride) if whole else secret_slice(stride, MAX_BYTES[device]) for _ in slots
+        ]
         drawn = [(first + secrets.randbelow(launches)) % ring.slots for _ in slots]
         others = [first if slot in slots else slot for slot in drawn]  # the first is never late
         self._slices, self._decoys = (
@@ -97,7 +109,7 @@ class LateInputs:
         """
         return [
             (share, functools.partial(self.inject, number))
-            for number, share in enumerate(self._shares)
+            for share, number in sorted(zip(self._shares, itertools.count(), strict=False))
         ]
 
     def write_decoys(self) -> None:
@@ -135,11 +147,32 @@ class LateInputs:
         ]
 
 
-def launch_behind(front: int, launches: int) -> int:
-    """Return a secret launch behind `front`, by log-uniform distance: often the next one."""
-    front = min(front, launches - 2)
-    room = launches - 1 - front
-    return front + min(room, int((room + 1) ** secrets.SystemRandom().random()))
+def chosen_launches(launches: int, least: int = 1) -> dict[int, float]:
+    """Return secret launches of a window, and where their inputs arrive: launches done by then.
+
+    They are at least so many launches behind that place. Beyond one, they are far behind it, and
+    none is the second one.
+    """
+    draw = secrets.SystemRandom().random
+    places = sorted(draw() * LATEST * launches for _ in range(LATE_LAUNCHES))
+    if least > 1:
+        least = max(least, launches // FAR_DIVISOR)
+        return {
+            launch_behind(int(place), launches, least): place
+            for place in places
+            if int(place) + least < launches
+        }
+    chosen = {launch_behind(int(place), launches): place for place in places if launches}
+    if launches and secrets.randbelow(EARLY_ONE_IN) == 0:
+        chosen[1] = draw()
+    return chosen
+
+
+def launch_behind(front: int, launches: int, least: int = 1) -> int:
+    """Return a secret launch at least so many behind `front`, by log-uniform distance."""
+    front = min(front, launches - 1 - least)
+    room = launches - least - front
+    return front + least - 1 + min(room, int((room + 1) ** secrets.SystemRandom().random()))
 
 
 def share_of_window(place: float, launches: int) -> float:

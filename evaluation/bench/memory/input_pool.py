@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -13,6 +14,8 @@ Tensors = Mapping[str, torch.Tensor]
 
 MAX_GATHERED_ELEMENTS = {"cpu": 1 << 11, "cuda": 1 << 20}
 """Largest tensor that one gather copies for many launches; larger ones are copied one by one."""
+MIN_GAINS = 1 << 16
+"""Gains of a pool, at least: so many different factors or shifts of an input of one element."""
 START_ALIGNMENT = 16
 """Alignment of larger ones in elements, for vectorised copies."""
 
@@ -22,7 +25,7 @@ class InputPool:
 
     The inputs of a launch are a secret slice of the drawn values times a secret slice of the gains.
     Without gains, the first values would identify a slice, and its results could be looked up. An
-    input that is drawn from a range is shifted around it instead, by a gain times its length.
+    input that is drawn from a range, of whole numbers too, is shifted around it by a gain instead.
     """
 
     def __init__(
@@ -44,11 +47,20 @@ class InputPool:
         own = torch.Generator(generator.device).manual_seed(secrets.randbits(63))
         for name in sets[0]:
             values = self._values[name] = torch.cat([each[name].flatten() for each in sets])
-            if values.dtype.is_floating_point:
-                gains = torch.rand(values.shape, generator=own, device=generator.device)
-                if name not in self._ranges:
-                    gains = (gains + 0.5).to(values.dtype)
-                self._gains[name] = gains
+            if name in self._ranges or values.dtype.is_floating_point:
+                count = max(MIN_GAINS, values.numel())
+                self._gains[name] = self._drawn_gains(name, count, values.dtype, own)
+
+    def _drawn_gains(
+        self, name: str, count: int, dtype: torch.dtype, generator: torch.Generator
+    ) -> torch.Tensor:
+        """Return the factors of an input, or its shifts: shares of its range, or whole numbers."""
+        if name in self._ranges and not dtype.is_floating_point:
+            low, high = map(math.ceil, self._ranges[name])
+            span = max(1, high - low)
+            return torch.randint(span, (count,), generator=generator, device=generator.device)
+        gains = torch.rand(count, generator=generator, device=generator.device)
+        return gains if name in self._ranges else (gains + 0.5).to(dtype)
 
     def begin(self, count: int) -> None:
         """Begin a refill of so many launches: draw the inputs that are drawn whole."""
@@ -59,11 +71,18 @@ class InputPool:
         """Draw the starts of slices of values and gains for launches: int64, shape [2, count]."""
         if name in self._whole:
             return torch.arange(count, device=self._random.device).expand(2, count)
-        total, size = self._values[name].numel(), self._sizes[name]
-        step = 1 if is_gathered(size, self._random.device) else START_ALIGNMENT
-        starts = -(-(total - size + 1) // step)
-        shape, device = (2, count), self._random.device
-        return torch.randint(starts, shape, generator=self._random, device=device) * step
+        size, device = self._sizes[name], self._random.device
+        step = 1 if is_gathered(size, device) else START_ALIGNMENT
+        starts = [
+            torch.randint(
+                -(-(pool.numel() - size + 1) // step),
+                (count,),
+                generator=self._random,
+                device=device,
+            )
+            for pool in (self._values[name], self._gains.get(name, self._values[name]))
+        ]
+        return torch.stack(starts) * step
 
     def write(
         self, name: str, starts: torch.Tensor, out: torch.Tensor, rows: Rows = slice(None)
@@ -79,12 +98,12 @@ class InputPool:
             for number, launch in zip(_numbers(rows, out), starts[0].tolist(), strict=True):
                 out[number].copy_(self._sets[launch][name].flatten())
             return out
-        if gains is not None and name in self._ranges:
-            return self._write_shifted(name, starts, out, rows)
         if is_gathered(size, out.device):
             written = values.unfold(0, size, 1)[starts[0]]
             if gains is None:
                 out[rows] = written
+            elif name in self._ranges:
+                out[rows] = self._shifted(name, written, gains.unfold(0, size, 1)[starts[1]])
             elif isinstance(rows, torch.Tensor):
                 out[rows] = written.mul_(gains.unfold(0, size, 1)[starts[1]])
             else:
@@ -93,21 +112,22 @@ class InputPool:
         for number, start, gain in zip(_numbers(rows, out), *starts.tolist(), strict=True):
             if gains is None:
                 out[number].copy_(values[start : start + size])
+            elif name in self._ranges:
+                shifts = gains[gain : gain + size]
+                out[number].copy_(self._shifted(name, values[start : start + size], shifts))
             else:
                 torch.mul(values[start : start + size], gains[gain : gain + size], out=out[number])
         return out
 
-    def _write_shifted(
-        self, name: str, starts: torch.Tensor, out: torch.Tensor, rows: Rows
-    ) -> torch.Tensor:
-        """Write an input of a range: the values, each shifted around the range by a gain."""
-        values, gains, size = self._values[name], self._gains[name], out.shape[1]
+    def _shifted(self, name: str, values: torch.Tensor, shifts: torch.Tensor) -> torch.Tensor:
+        """Return values of an input of a range, each shifted around the range."""
         low, high = self._ranges[name]
-        for number, start, gain in zip(_numbers(rows, out), *starts.tolist(), strict=True):
-            share = (values[start : start + size].float() - low) / (high - low)
-            share.add_(gains[gain : gain + size]).frac_()
-            out[number].copy_(share.mul_(high - low).add_(low).clamp_(low, high))
-        return out
+        if not values.dtype.is_floating_point:
+            low, high = math.ceil(low), math.ceil(high)
+            shifted = (values.long() - low).add_(shifts).remainder_(max(1, high - low))
+            return shifted.add_(low).to(values.dtype)
+        share = (values.float() - low).div_(high - low)
+        return share.add_(shifts).frac_().mul_(high - low).add_(low).clamp_(low, high)
 
 
 def _numbers(rows: Rows, out: torch.Tensor) -> Sequence[int]:

@@ -63,7 +63,8 @@ class BufferRing:
         """Make the memory for so many launches of a workload."""
         memory = memory or HostMemory()
         self.workload = workload
-        self.slots, self.late = slots, workload.late
+        self.slots = slots
+        self.late, self.late_whole = workload.late, workload.late_whole
         inputs, outputs = (Layout.of(each, slots) for each in (workload.inputs, workload.outputs))
         self.inputs = memory.region("inputs", inputs.shuffled())
         # On a GPU the order in which outputs are written is sampled, in one pass over the memory.

@@ -43,6 +43,10 @@ class Workload(Protocol):
     def late(self) -> bool:
         """Return whether inputs of two launches may be mixed, so that some can arrive late."""
 
+    @property
+    def late_whole(self) -> bool:
+        """Return whether a launch may find all inputs of another one until its own arrive."""
+
     def pool(self, generator: torch.Generator) -> InputPool:
         """Return a source of fresh secret inputs for many launches."""
 

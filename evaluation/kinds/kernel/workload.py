@@ -23,6 +23,8 @@ FAMILIES = ("nominal", "outliers", "nominal", "shifted")
 class OperatorWorkload:
     """Launches of a kernel on one case, checked against the operator's reference."""
 
+    late_whole = True
+
     def __init__(
         self, operator: Operator, case: Case, device: torch.device = CPU, seed: int | None = None
     ) -> None:

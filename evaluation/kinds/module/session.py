@@ -53,7 +53,7 @@ class PhaseMemory:
     Rows lie in a random order, so that no strided view spans launches.
     """
 
-    late = True
+    late = late_whole = True
 
     def __init__(
         self,

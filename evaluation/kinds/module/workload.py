@@ -65,7 +65,8 @@ class TapedCall:
             for name, value in call.slot.items()
             if name not in self._numbers and not _is_mixable(value)
         ]
-        self.late = session.architecture.ranks == 1 and all(map(self._is_constant, self._whole))
+        self.late_whole = session.architecture.ranks == 1
+        self.late = self.late_whole and all(map(self._is_constant, self._whole))
 
     def pool(self, generator: torch.Generator) -> InputPool:
         sets = [self._drawn(call, generator) for call in self._calls for _ in range(SETS_OF_A_CALL)]

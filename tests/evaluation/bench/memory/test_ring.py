@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from pathlib import Path
 
 import pytest
 import torch
 
+from evaluation.bench.memory.input_pool import InputPool
 from evaluation.bench.memory.ring import MAX_SLOTS, BufferRing, ring_slots
 from evaluation.bench.memory.workload import slot_bytes
 from evaluation.errors import SubmissionError
+from evaluation.kinds.kernel.load import load_operator
 from evaluation.kinds.kernel.workload import OperatorWorkload, values_of
+from evaluation.tasks.defaults import bounds_of
 from evaluation.tasks.spec import Task
 from evaluation.types import Case, Reason, Split
 
 SHIFT = 0.5
+TASKS = Path(__file__).resolve().parents[4] / "tasks"
 
 
 def case_of(task: Task, rows: int, cols: int) -> Case:
@@ -173,3 +178,49 @@ def test_guard_band_of_any_row_is_checked(task: Task, role: str) -> None:
         with pytest.raises(SubmissionError, match="here: memory before") as caught:
             ring.check_guards("here")
         assert caught.value.reason is Reason.OUT_OF_BOUNDS
+
+
+PHILOX, DROPOUT = ("Random", "philox_uniform"), ("Random", "dropout")
+
+
+@pytest.mark.parametrize(
+    ("task_of", "name"),
+    [(PHILOX, "key"), (DROPOUT, "seed"), (("Loss", "focal_loss"), "label")],
+    ids=["two numbers", "one number", "many"],
+)
+def test_refill_draws_whole_numbers_of_a_range_anew(task_of: tuple[str, str], name: str) -> None:
+    """A few drawn sets alone would give a key of two numbers seven values in all launches."""
+    operator = load_operator(TASKS.joinpath(*task_of))
+    argument = next(a for a in operator.inputs if a.name == name)
+    ranges = [(case, bounds_of(argument, case) or (0, 0)) for case in operator.cases]
+    wide = [(case, bounds) for case, bounds in ranges if bounds[1] - bounds[0] > 16]
+    case, (low, high) = min(wide, key=lambda each: operator.elements(each[0]))
+    with BufferRing(OperatorWorkload(operator, case), slots=64) as ring:
+        found = []
+        for _ in range(3):
+            ring.refill(0, 64)
+            found += [tuple(ring.inputs.slot(slot)[name].flatten().tolist()) for slot in range(64)]
+            ring.check_inputs("here")
+    assert all(low <= value < high for values in found for value in values)
+    assert len(set(found)) > 0.95 * len(found)
+
+
+def test_refill_draws_one_number_of_floating_point_anew(task: Task) -> None:
+    with BufferRing(OperatorWorkload(task.operator, case_of(task, 1, 1)), slots=64) as ring:
+        ring.refill(0, 64)
+        assert len({float(ring.inputs.slot(slot)["x"]) for slot in range(64)}) > 58
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int64], ids=str)
+def test_pool_shifts_whole_numbers_around_their_range(dtype: torch.dtype) -> None:
+    low, high = (-100, 100) if dtype is torch.int8 else (3, 200)
+    values = torch.randint(low, high, (5000,)).to(dtype)
+    generator = torch.Generator().manual_seed(1)
+    pool = InputPool([{"n": values}], generator, ranges={"n": (low, high)})
+
+    starts = pool.draw("n", 8)
+    drawn = pool.write("n", starts, torch.empty((8, 5000), dtype=dtype))
+
+    assert int(drawn.min()) >= low and int(drawn.max()) < high
+    assert len(drawn.unique()) == high - low, "all numbers of the range"
+    assert drawn.equal(pool.write("n", starts, torch.empty((8, 5000), dtype=dtype)))
