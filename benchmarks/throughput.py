@@ -22,7 +22,9 @@ from typing import Any
 
 from benchmarks.shared import ROOT
 from evaluation.bench.devices.device import Device
+from evaluation.judge.answers import BROKEN
 from evaluation.tasks.spec import Task
+from evaluation.types import Verdict
 from runners.process.supervisor import Child, Ended, Ending
 from runners.worker.bench import Bench, OnLines
 
@@ -50,12 +52,16 @@ def measure(
     ]
     bench = Bench(environment=device.environment, cores=frozenset(os.sched_getaffinity(0)))
     verdicts: list[dict[str, float]] = []
+    broken = 0
     started, wall = time.perf_counter(), 0.0
     try:
         with _utilization(device.uuid) as utilization, ThreadPoolExecutor(BUILDERS) as builders:
             try:
                 for request in builders.map(_build, requests):
-                    verdicts.append(_measure(bench, request)["seconds"])
+                    if (report := _measure(bench, request)) is None:
+                        broken += 1
+                        continue
+                    verdicts.append(report["seconds"])
                     wall = time.perf_counter() - started
                     print(f"{len(verdicts)} verdicts in {wall:.1f} s", flush=True)
             except KeyboardInterrupt:
@@ -66,6 +72,7 @@ def measure(
         bench.clear()
     return {
         "verdicts": len(verdicts),
+        "broken": broken,
         "wall_seconds": wall,
         "verdicts_per_minute": 60 * len(verdicts) / wall,
         "share_of_time_gpu_busy": statistics.fmean(utilization) if utilization else None,
@@ -93,8 +100,11 @@ def _build(request: dict[str, Any]) -> dict[str, Any]:
     return request
 
 
-def _measure(bench: Bench, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the report on a build, by the judge that waits or else by a new one."""
+def _measure(bench: Bench, request: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the report on a build, by the judge that waits or else by a new one.
+
+    Where the judge fails, print why and return None: the next request meets a new one.
+    """
     found: list[dict[str, Any]] = []
 
     def start(added: Mapping[str, str], on_lines: OnLines) -> Child:
@@ -102,7 +112,17 @@ def _measure(bench: Bench, request: dict[str, Any]) -> dict[str, Any]:
         return Child((*JUDGE, "wait"), on_lines=on_lines, stdin=None, cwd=ROOT, env=env)
 
     line = json.dumps({**request, "stage": "measure"})
-    _check(bench.answer(line, start, found.append, deadline=time.monotonic() + MAX_SECONDS))
+    ended = bench.answer(line, start, found.append, deadline=time.monotonic() + MAX_SECONDS)
+    if ended.ending is not Ending.EXITED or ended.code == BROKEN:
+        causes = [
+            message["message"]
+            for message in found
+            if message["type"] == "error" or message.get("verdict") == Verdict.BROKEN
+        ]
+        text = "; ".join(causes) or ended.stderr[-2000:]
+        print(f"a judge ended ({ended.ending}, status {ended.code}): {text}", flush=True)
+        return None
+    _check(ended)
     return next(message for message in found if message["type"] == "report")
 
 

@@ -31,7 +31,11 @@ from evaluation.bench.timing.window import MIN_LAUNCHES, WindowTimer, hidden_ns
 Timers = Iterator[tuple[WindowTimer, ...]]
 NewRing = Callable[[Workload, int, HostMemory | DeviceMemory], BufferRing]
 
-MAX_LAUNCHES = 4096
+MAX_LAUNCHES, MAX_RING_BYTES = 4096, 8 << 30
+"""Of a GPU's window, or a quarter of its memory. Two milliseconds of copying take 5 to 10 GB, and
+an input of which a launch reads little would take far more. A ring's pool and the float64 values
+that are compared come beside it; all fit a GPU of 40 GB.
+"""
 LAUNCH_NS = 1500.0
 """First guess of a launch time, at least."""
 SLOW_NS = 1e6
@@ -191,6 +195,6 @@ def graph_slots(workload: Workload, device: Device, plan: Plan, times: Sequence[
     each, cache = slot_bytes(workload), device.last_level_cache_bytes
     # Where even the longest ring stays in the cache, a shorter one is as good.
     ring = 2 * cache if MAX_LAUNCHES * each > cache else 0
-    max_slots = max(2, device.memory_bytes // (4 * each))
+    max_slots = max(2, min(MAX_RING_BYTES, device.memory_bytes // 4) // each)
     wanted = max(MIN_LAUNCHES, math.ceil(launches), math.ceil(ring / each))
     return min(wanted, MAX_LAUNCHES, max_slots)

@@ -54,10 +54,16 @@ def judged(judge: Callable[[Emit], Report], as_json: bool, summary: Callable[[Re
 
 
 def judged_in_lines(judge: Callable[[Emit], Report]) -> int:
-    """Judge, print each gate's result and the report as JSON lines, and return the exit code."""
+    """Judge, print each gate's result and the report as JSON lines, and return the exit code.
+
+    The cause of a failure of the judge is printed on standard error too, since it ends the judge.
+    """
     report = judge(print_gate_line)
     print_json("report", to_json(report))
-    return exit_code(report)
+    code = exit_code(report)
+    if code == BROKEN:
+        print(f"the judge failed on {report.task}: {report.message}", file=sys.stderr, flush=True)
+    return code
 
 
 def admitted(

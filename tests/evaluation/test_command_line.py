@@ -34,8 +34,10 @@ from evaluation.__main__ import (
 )
 from evaluation.bench.devices import detect
 from evaluation.errors import TaskError
+from evaluation.judge.answers import judged_in_lines
 from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.kinds.kernel import profile as profiling
+from evaluation.types import Report, Verdict
 
 from .conftest import OPERATORS
 
@@ -236,6 +238,22 @@ def test_waiting_judge_reports_ready_then_judges_each_request(cache: Path) -> No
 def test_waiting_judge_ends_once_it_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
     assert serve_lines(io.StringIO("{}\n{}\n"), lambda line: BROKEN) == BROKEN
     assert capsys.readouterr().out.count('"end"') == 1
+
+
+def test_judge_that_fails_prints_the_cause_on_standard_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report = Report(
+        task="scaled/cpp-to-cpp", task_hash="", judge_version="", verdict=Verdict.BROKEN,
+        reason=None, message="no memory", gates=(), seen=None, unseen=None, roofline_share=None,
+        noisy=False, aka_score=None, fingerprint={}, seconds={},
+    )  # fmt: skip
+
+    assert judged_in_lines(lambda emit: report) == BROKEN
+    assert "the judge failed on scaled/cpp-to-cpp: no memory" in capsys.readouterr().err
+    passed = dataclasses.replace(report, verdict=Verdict.PASSED)
+    assert judged_in_lines(lambda emit: passed) == PASSED
+    assert not capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ the one that runs, so that none begins while they are copied.
 from __future__ import annotations
 
 import functools
-import itertools
 import secrets
 import time
 from typing import Protocol
@@ -76,7 +75,8 @@ class LateInputs:
         self._settled = SETTLED_SECONDS[device]
         chosen = chosen_launches(launches, MIN_FAR if whole else 1)
         share_of = clocked_share if gpu_clocked else share_of_window
-        chosen = {launch: share_of(place, launches) for launch, place in chosen.items()}
+        in_turn = sorted(chosen, key=lambda launch: chosen[launch])
+        chosen = {launch: share_of(chosen[launch], launches) for launch in in_turn}
         self.launches = list(chosen)
         self._shares = list(chosen.values())
         slots = [(first + launch) % ring.slots for launch in self.launches]
@@ -109,7 +109,7 @@ class LateInputs:
         """
         return [
             (share, functools.partial(self.inject, number))
-            for share, number in sorted(zip(self._shares, itertools.count(), strict=False))
+            for number, share in enumerate(self._shares)
         ]
 
     def write_decoys(self) -> None:

@@ -48,7 +48,8 @@ class InputPool:
         for name in sets[0]:
             values = self._values[name] = torch.cat([each[name].flatten() for each in sets])
             if name in self._ranges or values.dtype.is_floating_point:
-                count = max(MIN_GAINS, values.numel())
+                size = self._sizes[name]
+                count = max(MIN_GAINS, min(values.numel(), size + START_ALIGNMENT * MIN_GAINS))
                 self._gains[name] = self._drawn_gains(name, count, values.dtype, own)
 
     def _drawn_gains(

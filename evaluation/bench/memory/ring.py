@@ -305,7 +305,10 @@ class BufferRing:
         return rows.tolist()
 
     def close(self) -> None:
+        """Free the memory of the ring and of its pool, which is larger, at once."""
         self.polled.clear()
+        self._starts.clear()
+        self.__dict__.pop("_pool", None)
         for region in self.regions:
             region.close()
 

@@ -7,10 +7,10 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -22,13 +22,14 @@ from evaluation.bench.anticheat.late_inputs import (
     LateInputs,
     launch_behind,
 )
-from evaluation.bench.anticheat.launch_order import OverlapDetector
+from evaluation.bench.anticheat.launch_order import LaunchOrderSamples, OverlapDetector
 from evaluation.bench.anticheat.window_checks import WindowChecks, checks_of
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.layout import Layout
 from evaluation.bench.memory.ring import BufferRing
 from evaluation.bench.process.fork_server import ForkServer
-from evaluation.bench.timing.window import Observation
+from evaluation.bench.process.handle import ProcessHandle
+from evaluation.bench.timing.window import Observation, WindowTimer
 from evaluation.errors import Broken, SubmissionError
 from evaluation.kinds.kernel.load import load_operator
 from evaluation.kinds.kernel.workload import OperatorWorkload
@@ -485,15 +486,48 @@ def test_windows_of_a_real_process_reject_launches_computed_ahead(
         assert all(timer.window() > 0 for _ in range(MANY if rejected else 20))
 
 
-def test_window_checks_are_freed_without_a_collection(ring: BufferRing) -> None:
-    """A cycle would keep the memory of a ring, gigabytes on a GPU, until Python collects it."""
-    ring.refill(0, ring.slots)
-    late = LateInputs(ring, 0, ring.slots)
-    assert late.moments
-    gone = weakref.ref(late)
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Let nothing but reference counts free memory."""
     gc.disable()
     try:
-        del late
-        assert gone() is None
+        yield
     finally:
         gc.enable()
+
+
+def test_checks_of_a_window_are_freed_without_a_collection(ring: BufferRing) -> None:
+    """A cycle would keep the memory of a ring, gigabytes on a GPU, until Python collects it."""
+    timer = timer_of(Window(ring, concurrent=1))
+    gone: list[weakref.ref[Any]] = []
+    with without_collections():
+        for _ in range(2):
+            ring.refill(0, ring.slots)
+            late = LateInputs(ring, 0, ring.slots, gpu_clocked=True)
+            samples = LaunchOrderSamples(ring.outputs, ring.secret, ring.slots)
+            checks = WindowChecks(OverlapDetector(), timer, 0, ring.slots)
+            assert late.moments and samples.moments and checks.moments
+            gone += [weakref.ref(each) for each in (late, samples, checks)]
+            del late, samples, checks
+        assert [each() for each in gone] == [None] * 6
+
+
+def test_windows_keep_no_memory_without_a_collection(ring: BufferRing) -> None:
+    made: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def observe(timer: WindowTimer, first: int, launches: int) -> Observation:
+        observation = checks_of(OverlapDetector(), timer, first, launches)
+        made.add(observation)
+        counts.append(launches)
+        return observation
+
+    counts: list[int] = []
+    process = cast(ProcessHandle, Window(ring, concurrent=1))
+    with without_collections():
+        timer = WindowTimer(process, ring, False, "here", observe=observe)
+        timer.gpu_clocked = True
+        timer.resize(SLOTS)
+        for _ in range(3):
+            timer.window()
+            assert not made
+    assert counts.count(SLOTS) >= 3

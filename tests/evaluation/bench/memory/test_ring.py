@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import random
+import weakref
 from pathlib import Path
 
 import pytest
@@ -224,3 +226,27 @@ def test_pool_shifts_whole_numbers_around_their_range(dtype: torch.dtype) -> Non
     assert int(drawn.min()) >= low and int(drawn.max()) < high
     assert len(drawn.unique()) == high - low, "all numbers of the range"
     assert drawn.equal(pool.write("n", starts, torch.empty((8, 5000), dtype=dtype)))
+
+
+def test_ring_frees_its_pool_when_it_closes_without_a_collection(task: Task) -> None:
+    class Pooled(OperatorWorkload):
+        def pool(self, generator: torch.Generator) -> InputPool:
+            made = super().pool(generator)
+            pools.append(weakref.ref(made))
+            return made
+
+    pools: list[weakref.ref[InputPool]] = []
+    workload = Pooled(task.operator, case_of(task, 8, 32))
+    gc.disable()
+    try:
+        with BufferRing(workload, slots=4) as ring:
+            ring.refill(0, 4)
+            compute(ring, range(4))
+            ring.verify(0, 4, sample=4, where="here")
+            assert pools[0]() is not None
+        assert pools[0]() is None, "freed though the ring is still referenced"
+        gone = weakref.ref(ring)
+        del ring
+        assert gone() is None
+    finally:
+        gc.enable()
