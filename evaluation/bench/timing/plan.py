@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaluation.device_kind import GPU
+
+SLOW_WINDOWS, MIN_SLOW_BLOCKS = 8, 2
+"""A baseline is slow whose windows take this many times what is planned. Its blocks, at least."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,18 @@ class Plan:
     """Further seconds to reach `min_blocks` while other work on the machine disturbs blocks."""
     every_regime: bool = True
     """Whether to measure with warm caches, and without a CUDA graph, too."""
+
+    def for_windows(self, seconds: float) -> Plan:
+        """Return the plan for a baseline whose windows take so long: fewer blocks if they are slow.
+
+        A window far longer than planned varies less, so that a few are as precise. The candidate's
+        own time changes nothing.
+        """
+        slow = seconds > SLOW_WINDOWS * self.window_seconds
+        fitting = int(self.max_seconds / seconds) if slow else self.min_blocks
+        return dataclasses.replace(
+            self, min_blocks=min(self.min_blocks, max(MIN_SLOW_BLOCKS, fitting))
+        )
 
 
 # Many short windows: other work on a machine changes within tens of milliseconds.

@@ -27,6 +27,8 @@ MIN_LAUNCHES = 3
 """Least launches of a window with late inputs."""
 SETTLING, MUCH_TOO_LONG = 3, 4
 """Windows whose least time counts; a first one this factor longer than planned is not repeated."""
+SHORT = 2
+"""A window that is shorter than planned by this factor is lengthened."""
 EMPTY_TRIPS = {"cpu": 3, "cuda": 1}
 """Empty windows timed by device. On a GPU only windows without a GPU clock need them."""
 READY_NS = 1_000_000
@@ -157,6 +159,19 @@ class WindowTimer:
             if target / 2 <= took < MUCH_TOO_LONG * target:
                 took = min(took, self.window() * self.count)
         return took
+
+    def grow(self, seconds: float) -> bool:
+        """Lengthen windows on a processor that are much shorter than planned, if they are.
+
+        A process that is slow at first gets short windows, of which what is free is a larger share.
+        """
+        target = seconds * 1e9
+        took = statistics.median_low(self.own) if self.own else target
+        if self.gpu_clocked or SHORT * took > target or self.count >= self.ring.slots:
+            return False
+        self.resize(min(self.ring.slots, round(self.count * target / took)))
+        self.forget_windows()
+        return True
 
     def resize(self, count: int) -> None:
         """Let each window launch `count` slots once."""

@@ -220,6 +220,8 @@ class MeasurementSession:
         while True:
             started = time.perf_counter()
             with self.bench(case, plan, ("candidate", baseline)) as (candidate, against):
+                if self.task.kind == GPU:
+                    plan = plan.for_windows(against.launch_ns * against.launches / 1e9)
                 found = self._bench.judged_blocks(candidate, against, plan)
                 if enough := len(found.counted) >= plan.min_blocks:
                     captured = candidate.captured

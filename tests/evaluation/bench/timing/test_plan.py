@@ -44,3 +44,13 @@ def test_launches_for_fit_the_faster_process_and_bound_the_slower_one() -> None:
     assert launches_for([1_000], 0.006) == 6_000
     assert launches_for([1_000, 3_000], 0.006) == 6_000
     assert launches_for([1_000, 60_000], 0.006) == 400, "the slower one's takes 24 ms"
+
+
+def test_plan_for_slow_windows_has_as_many_blocks_as_fit_its_time() -> None:
+    plan = plan_for("gpu", final=True)
+    assert plan.for_windows(plan.window_seconds) == plan
+    assert plan.for_windows(4 * plan.window_seconds) == plan
+    for seconds, blocks in ((0.1, 5), (0.2, 2), (3.0, 2)):
+        found = plan.for_windows(seconds)
+        assert found.min_blocks == min(blocks, plan.min_blocks)
+        assert found.max_blocks == plan.max_blocks and found.spread == plan.spread

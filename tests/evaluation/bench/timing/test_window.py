@@ -226,6 +226,25 @@ def test_settle_repeats_only_windows_that_have_about_their_length(task: Task) ->
         assert len(launches) == len(set(launches)) + SETTLING - 1
 
 
+@pytest.mark.parametrize("factor", [3, 10, 30])
+def test_window_of_a_process_that_is_slow_at_first_is_lengthened(task: Task, factor: int) -> None:
+    with timed(task, slots=512, captures=False) as (timer, process):
+        process.fixed_ns = process.empty_ns = 0
+        timer.empty = 0.0
+        process.factors = itertools.repeat(factor)
+        timer.settle(200e-6)
+        process.factors = itertools.repeat(1)
+        assert timer.count * LAUNCH < 200e3 / 2, "its windows are short"
+        timer.forget_windows()
+        assert not timer.grow(200e-6), "nothing was measured"
+        _ = [timer.window() for _ in range(5)]
+
+        assert timer.grow(200e-6) and timer.own == []
+        assert timer.count == pytest.approx(200, rel=0.02)
+        _ = [timer.window() for _ in range(5)]
+        assert not timer.grow(200e-6)
+
+
 def test_eager_launches_are_timed_and_discard_the_graph(task: Task) -> None:
     with timed(task, slots=128) as (timer, process):
         timer.capture(128)
