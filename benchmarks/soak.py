@@ -34,9 +34,9 @@ import torch
 from benchmarks.shared import ROOT, now, resumable_parser, write_json
 from evaluation import JUDGE_VERSION
 from evaluation.device_kind import CPU, GPU
-from evaluation.judge import pipeline
 from evaluation.judge.request import SCOPES, Request
 from evaluation.judge.verdict_queue import warm_fork_server
+from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import Task, find_operators, folder_of
 from evaluation.types import Report, Verdict
@@ -73,7 +73,7 @@ def main() -> None:
             if time.monotonic() > end:
                 break
             request = Request(task, {task.target_file: source}, options.cache, scope=options.scope)
-            report = pipeline.evaluate(request, fork_server=fork_server)
+            report = kernel_judge.evaluate(request, fork_server=fork_server)
             rows.append(row(report, name, options.device))
             print(rows[-1], flush=True)
     found = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 import weakref
 from collections import Counter
 from collections.abc import Iterator
@@ -18,27 +17,21 @@ import torch
 from evaluation.bench.anticheat import window_checks
 from evaluation.bench.anticheat.late_inputs import (
     LATE_LAUNCHES,
-    MAX_WHOLE_BYTES,
     LateInputs,
     launch_behind,
 )
 from evaluation.bench.anticheat.launch_order import LaunchOrderSamples, OverlapDetector
 from evaluation.bench.anticheat.window_checks import WindowChecks, checks_of
 from evaluation.bench.memory.host import HostMemory
-from evaluation.bench.memory.layout import Layout
 from evaluation.bench.memory.ring import BufferRing
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.handle import ProcessHandle
 from evaluation.bench.timing.window import Observation, WindowTimer
 from evaluation.errors import Broken, SubmissionError
-from evaluation.kinds.kernel.load import load_operator
-from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.types import Reason
 from tests.evaluation.bench.anticheat import test_staged_inputs
 from tests.evaluation.bench.anticheat.test_launch_order import (
     SLOTS,
-    STEP_SECONDS,
-    UNDISTURBED,
     Window,
     ring,
     short_turns,
@@ -287,86 +280,6 @@ def test_decoys_are_inputs_that_were_written_for_the_window(ring: BufferRing) ->
         late.write_decoys()
         for slot in range(5, 9):
             assert float(ring.inputs.slot(slot)["x"].abs().max()) < 1e6
-
-
-@pytest.fixture
-def structured() -> Iterator[BufferRing]:
-    """A ring of positive definite matrices."""
-    operator = load_operator(TASKS / "LinearAlgebra" / "cholesky")
-    case = min(operator.cases, key=operator.elements)
-    with BufferRing(OperatorWorkload(operator, case), SLOTS) as ring:
-        yield ring
-
-
-def test_structured_inputs_are_whole_in_every_launch(structured: BufferRing) -> None:
-    launches: Counter[int] = Counter()
-    for _ in range(20):
-        structured.refill(0, SLOTS)
-        late = LateInputs(structured, 0, SLOTS)
-        late.write_decoys()
-        for slot in range(SLOTS):
-            assert torch.linalg.cholesky(structured.inputs.slot(slot)["a"]).isfinite().all()
-        with pytest.raises(SubmissionError, match="input a was changed"):
-            structured.check_inputs("here")
-        late.inject_missing()
-        structured.check_inputs("here")
-        launches.update(late.launches)
-    assert min(launches) >= SLOTS // 4 and max(launches) == SLOTS - 1
-
-
-def test_structured_inputs_that_take_long_to_copy_never_arrive_late() -> None:
-    operator = load_operator(TASKS / "LinearAlgebra" / "cholesky")
-    case = max(operator.cases, key=operator.elements)
-    workload = OperatorWorkload(operator, case)
-    assert Layout.of(workload.inputs, 1).stride > MAX_WHOLE_BYTES["cpu"]
-    with BufferRing(workload, 3) as ring:
-        late = LateInputs(ring, 0, 3)
-    assert late.launches == late.moments == late.in_time() == []
-
-
-class StructuredAhead(Window):
-    """Decomposes all matrices of a window, or of a part of it, when its first launch begins."""
-
-    share = 1.0
-
-    def write(self, first: int, count: int) -> None:
-        kept = [self.decomposed((first + n) % SLOTS) for n in range(int(self.share * count))]
-        for launch in range(count):
-            slot = (first + launch) % SLOTS
-            found = kept[launch] if launch < len(kept) else self.decomposed(slot)
-            with UNDISTURBED:
-                self.ring.outputs.slot(slot)["l"].copy_(found)
-            time.sleep(STEP_SECONDS)  # waits: launches that last; longer ones pass too
-
-    def decomposed(self, slot: int) -> torch.Tensor:
-        a = self.ring.inputs.slot(slot)["a"]
-        found: torch.Tensor = torch.linalg.cholesky(a.double())
-        return found.to(a.dtype)
-
-
-class MostAhead(StructuredAhead):
-    share = 0.75
-
-
-class HonestStructured(StructuredAhead):
-    share = 0.0
-
-
-@pytest.mark.parametrize("cheat", [StructuredAhead, MostAhead])
-def test_structured_launches_computed_ahead_are_rejected(
-    structured: BufferRing, cheat: type[StructuredAhead]
-) -> None:
-    timer = timer_of(cheat(structured, 1))
-    timer.gpu_clocked = False  # its outputs lie in a random order
-    with pytest.raises(SubmissionError, match="inputs that arrive before") as caught:
-        _ = [timer.window() for _ in range(60)]
-    assert caught.value.reason is Reason.WRONG_VALUES
-
-
-def test_structured_launches_in_turn_are_accepted(structured: BufferRing) -> None:
-    timer = timer_of(HonestStructured(structured, 1))
-    timer.gpu_clocked = False
-    assert all(timer.window() > 0 for _ in range(8))
 
 
 def test_window_is_prepared_as_the_previous_one_left_it(ring: BufferRing) -> None:
