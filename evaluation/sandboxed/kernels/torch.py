@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -85,6 +86,7 @@ class TorchLoader(Loader):
         os.environ.update(COMPILER)
         # The default folder needs a user's name, which a candidate process does not have.
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/inductor")
+        _keep_headers_in(os.environ["TORCHINDUCTOR_CACHE_DIR"])
         if (folder / EXTENSIONS).exists():
             built_extensions.replace_load_inline(folder)
         files = {path.name: path.read_text("utf-8") for path in folder.glob("*.py")}
@@ -100,6 +102,17 @@ class TorchLoader(Loader):
             Reason.MISSING_ENTRY,
             f"no function `{entry}` in {entry}.py, nor a torch.nn.Module `{MODEL}`; define one",
         )
+
+
+def _keep_headers_in(folder: str) -> None:
+    """Let PyTorch's compiler write precompiled headers below a folder of this process.
+
+    It chose the folder when it was imported, which the fork server did: that one is read-only.
+    """
+    if codecache := sys.modules.get("torch._inductor.codecache"):
+        chosen: Any = codecache
+        chosen._HEADER_DIR = f"{folder}/precompiled_headers"
+        chosen._HEADER_LOCK_DIR = f"{folder}/precompiled_headers/locks"
 
 
 def _allow_recompilations() -> None:
@@ -276,7 +289,7 @@ class AliasCheck:
             (inputs, "an input"),
             (self.previous, "the result of the call before"),
         ):
-            used = {_storage(other) for other in others if _is_plain(other)}
+            used = {_storage(other) for other in others if _is_plain(other)} - {None}
             for name, result in zip(self.names, results):  # noqa: B905 - _mismatch reports lengths
                 if _is_plain(result) and result.numel() and _storage(result) in used:
                     raise SubmissionError(
@@ -316,8 +329,16 @@ def _is_plain(value: Any) -> bool:
     return type(value) is torch.Tensor and value.layout is torch.strided
 
 
-def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+def _storage(tensor: torch.Tensor) -> int | None:
+    """Return the address of a tensor's memory.
+
+    None where PyTorch has taken the memory back, as a compiled function with CUDA graphs does with
+    its earlier results. No one can read them any more.
+    """
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        return None
 
 
 LOADER = TorchLoader()

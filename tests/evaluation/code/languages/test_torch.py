@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -96,6 +97,37 @@ def test_memory_returned_twice_is_aliased(tmp_path: Path) -> None:
     with pytest.raises(SubmissionError, match="the call before") as caught:
         launch(1, 1)
     assert caught.value.reason is Reason.ALIASED_OUTPUT
+
+
+TAKEN_BACK = """\
+for kept in KEPT:
+        torch._C._set_throw_on_mutable_data_ptr(kept)
+    KEPT[:] = [x * by]
+    return KEPT[0]
+
+
+KEPT = []
+"""
+
+
+def test_memory_that_pytorch_takes_back_is_not_aliased(tmp_path: Path) -> None:
+    # The later runs of `torch.compile(mode="reduce-overhead")` do so on a GPU.
+    launch, slots = bound(TAKEN_BACK, tmp_path, slots=3)
+    launch(0, 3)
+    assert [float(slot["out"].sum()) for slot in slots] == [12.0, 12.0, 12.0]
+
+
+def test_compiler_writes_headers_to_a_folder_of_the_candidate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codecache: Any = importlib.import_module("torch._inductor.codecache")
+    for name in ("_HEADER_DIR", "_HEADER_LOCK_DIR"):
+        monkeypatch.setattr(codecache, name, "/of/the/fork/server")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", f"{tmp_path}/inductor")
+    bound("return x * by", tmp_path)
+    folder = f"{tmp_path}/inductor/precompiled_headers"
+    chosen = codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR
+    assert chosen == (folder, f"{folder}/locks")
 
 
 MODULE = """
