@@ -30,6 +30,8 @@ from typing import Any
 
 # torch and triton are imported in functions: `main` does so first, without garbage collection.
 
+HELION = {"HELION_AUTOTUNE_EFFORT": "none"}
+"""Environment variables of Helion: a kernel without a configuration gets the default one."""
 LISTINGS = ("ttgir", "ptx", "amdgcn")
 MAX_LISTING_CHARACTERS, MAX_MESSAGE_CHARACTERS = 400_000, 8000
 MAX_AHEAD_SECONDS, MAX_PROCESSES = 30, 4

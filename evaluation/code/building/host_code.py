@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import collections
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from evaluation.code.building.static_analysis import Source, bound_by_import
 
@@ -104,6 +104,13 @@ HOST_CODE = (
 class HostCode:
     """The nodes of a source outside its kernels, and the names that stand for one thing."""
 
+    jit = _JIT
+    """Decorators of a kernel."""
+    decorators = _DECORATORS
+    """Those that may stand with one of them."""
+    allowed = _TRITON
+    """Names of the language's packages that host code may use, each with a dot at its end."""
+
     def __init__(self, source: Source) -> None:
         self.source = source
         self._rebound = set(_rebound(source))
@@ -114,7 +121,7 @@ class HostCode:
             return False
         decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
         paths = {self.path(decorator) for decorator in decorators}
-        return not paths.isdisjoint(_JIT) and paths <= _DECORATORS
+        return not paths.isdisjoint(self.jit) and paths <= self.decorators
 
     def nodes(self) -> Iterator[ast.AST]:
         """Yield every node outside the bodies of kernels, in the order of the source."""
@@ -122,11 +129,13 @@ class HostCode:
         while stack:
             node = stack.pop()
             yield node
-            children = list(ast.iter_child_nodes(node))
-            if isinstance(node, ast.FunctionDef) and self.is_kernel(node):
-                body = set(node.body)
-                children = [child for child in children if child not in body]
-            stack.extend(reversed(children))
+            device = set(self.device_code(node))
+            children = (child for child in ast.iter_child_nodes(node) if child not in device)
+            stack.extend(reversed(list(children)))
+
+    def device_code(self, node: ast.AST) -> Sequence[ast.AST]:
+        """Return the children of a node that run on the GPU: the body of a kernel."""
+        return node.body if isinstance(node, ast.FunctionDef) and self.is_kernel(node) else ()
 
     def path(self, node: ast.AST) -> str:
         """Return the dotted name of a node that stands for it throughout; empty for others."""
@@ -157,7 +166,7 @@ class HostCode:
             if fault := self._fault(node, node in parts):
                 raise self.source.reject(node, "library-wrapper", f"{fault}; {HOST_CODE}")
             path = "" if node in parts else self.path(node)
-            if not unsupported and path and not _is_allowed(path):
+            if not unsupported and path and not self._is_allowed(path):
                 message = f"`{path}` is not supported here; write it without"
                 unsupported = self.source.unsupported(node, message)
         if unsupported:
@@ -170,7 +179,7 @@ class HostCode:
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
             return f"`from {node.module} import *` does not say what is used"
         if path := self.path(node):
-            return "" if is_part or not _is_library(path) else _reason(path)
+            return "" if is_part or not self._is_library(path) else _reason(path)
         names: list[str] = []
         if isinstance(node, ast.MatchClass):
             names = node.kwd_attrs
@@ -185,26 +194,27 @@ class HostCode:
                 return f"`{self.source.quote(node) or name}` may compute outside your kernels"
         return ""
 
+    def _is_allowed(self, path: str) -> bool:
+        """Return whether host code may use a dotted name of a module."""
+        first, _, rest = path.partition(".")
+        if first == "torch":
+            return rest in _TORCH or rest in DTYPES
+        if first == "operator":
+            return rest in _OPERATOR
+        if any(name.startswith(f"{first}.") for name in self.allowed):
+            return f"{path}.".startswith(self.allowed) and not self._is_library(path)
+        return True
 
-def _is_allowed(path: str) -> bool:
-    """Return whether host code may use a dotted name of a module."""
-    first, _, rest = path.partition(".")
-    if first == "torch":
-        return rest in _TORCH or rest in DTYPES
-    if first == "triton":
-        return f"{path}.".startswith(_TRITON) and not _is_library(path)
-    return first != "operator" or rest in _OPERATOR
-
-
-def _is_library(path: str) -> bool:
-    """Return whether a dotted name may compute, or may give what does."""
-    first, *rest = path.split(".")
-    if first == "triton":  # its private parts have a matrix product of cuBLAS
+    def _is_library(self, path: str) -> bool:
+        """Return whether a dotted name may compute, or may give what does."""
+        first, *rest = path.split(".")
+        if first in ("torch", "operator"):
+            return not f"{path}.".startswith(_UNSUPPORTED) and not self._is_allowed(path)
+        if not any(name.startswith(f"{first}.") for name in self.allowed):
+            return False
+        # Private parts of Triton have a matrix product of cuBLAS.
         private = any(part.startswith("_") and part != "__version__" for part in rest)
         return not rest or private or not _RAW.isdisjoint(rest)
-    if f"{path}.".startswith(_UNSUPPORTED):
-        return False
-    return first in ("torch", "operator") and not _is_allowed(path)
 
 
 def _reason(path: str) -> str:

@@ -121,13 +121,23 @@ class Triton(Language):
     loader = "triton"
     kinds = ("gpu", "cpu")
     compiles_cases = True
+    modules = frozenset({"torch", "triton"})
+    """Packages that a source may import, beside harmless ones of Python."""
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for name, text in files.items():
             source = static_analysis.Source(name, text)
-            static_analysis.check_source(source, static_analysis.PURE_MODULES | {"torch", "triton"})
+            static_analysis.check_source(source, static_analysis.PURE_MODULES | self.modules)
             _check_entry(source, task.operator.name)
-            _check_host_code(source)
+            self.check_host_code(source)
+
+    def check_host_code(self, source: static_analysis.Source) -> None:
+        """Raise Rejected for host code that computes by library, and without a kernel."""
+        code = HostCode(source)
+        if source.tree.body and not any(map(code.is_kernel, source.nodes)):
+            message = "no function is decorated with @triton.jit alone, or by an autotuner too"
+            raise Rejected("no-kernel", f"{source.name}: {message}")
+        code.check()
 
     def key(self, files: Mapping[str, str], task: Task) -> str:
         parts = (_version(), json.dumps(targets()), _COMPILER.read_text(), json.dumps(_calls(task)))
@@ -222,6 +232,8 @@ def _compile(
         (*PYTHON_PATHS, str(_COMPILER), str(folder)),
         task.operator.limits.seconds,
         env={
+            **build_triton.HELION,
+            "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor"),
             "TRITON_CACHE_DIR": str(work / "cache"),
             "OMP_NUM_THREADS": "1",  # one thread for each core would exceed the address space
         },
@@ -272,15 +284,6 @@ def _check_entry(source: static_analysis.Source, entry: str) -> None:
         message = f"`ModelNew` is judged on torch-to-torch, Triton included; here define `{entry}`"
         where = f"{source.name}:{model.lineno}"
         raise SubmissionError(Reason.MISSING_ENTRY, f"{where}: {message}")
-
-
-def _check_host_code(source: static_analysis.Source) -> None:
-    """Raise Rejected for host code that computes by library, and for a file without kernels."""
-    code = HostCode(source)
-    if source.tree.body and not any(map(code.is_kernel, source.nodes)):
-        message = "no function is decorated with @triton.jit, or another decorator is beside it"
-        raise Rejected("no-kernel", f"{source.name}: {message}")
-    code.check()
 
 
 def _read_result(path: Path) -> Any:
