@@ -40,6 +40,8 @@ class LanguageFacts(Protocol):
     """Case dtypes that the language is judged on."""
     kinds: tuple[str, ...]
     """Device kinds that it runs on, best first."""
+    optional: bool
+    """Whether it needs a package that the judge does not have."""
 
 
 Languages = Mapping[str, LanguageFacts]

@@ -166,12 +166,23 @@ def load_task_of(
     """Return a task of an operator folder, and read no other folder. Raises TaskError."""
     loaded = load_operator(folder, languages, kind or CPU)
     tracks = {track.slug: track for track in (*loaded.tracks, OPEN_TRACK)}
-    if (track := tracks.get(track_slug)) is None:
+    optional = {track.slug: track for track in _optional_tracks(loaded, languages)}
+    if (track := {**optional, **tracks}.get(track_slug)) is None:
         raise TaskError(f"{folder.name}: no track {track_slug}; there are: {', '.join(tracks)}")
     if kind:
         return _task(loaded, track, kind)
     kind = kind_of(languages[track.target].kinds)
     return _task(loaded if kind == CPU else load_operator(folder, languages, kind), track, kind)
+
+
+def _optional_tracks(operator: Operator, languages: Languages) -> list[Track]:
+    """Return the tracks from PyTorch to languages with a package of their own.
+
+    An operator that goes to Triton goes to those too, though the catalogue does not list them.
+    """
+    if Track("torch", "triton") not in operator.tracks:
+        return []
+    return [Track("torch", name) for name, language in languages.items() if language.optional]
 
 
 def load_tasks(path: Path, languages: Languages) -> list[Task]:

@@ -104,12 +104,14 @@ HOST_CODE = (
 class HostCode:
     """The nodes of a source outside its kernels, and the names that stand for one thing."""
 
-    jit = _JIT
+    jit: frozenset[str] = _JIT
     """Decorators of a kernel."""
-    decorators = _DECORATORS
+    decorators: frozenset[str] = _DECORATORS
     """Those that may stand with one of them."""
-    allowed = _TRITON
+    allowed: tuple[str, ...] = _TRITON
     """Names of the language's packages that host code may use, each with a dot at its end."""
+    traces_torch = False
+    """Whether PyTorch's operations within a kernel are compiled."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -169,8 +171,21 @@ class HostCode:
             if not unsupported and path and not self._is_allowed(path):
                 message = f"`{path}` is not supported here; write it without"
                 unsupported = self.source.unsupported(node, message)
+        if not self.traces_torch:
+            self._check_kernels(set(nodes))
         if unsupported:
             raise unsupported
+
+    def _check_kernels(self, host: set[ast.AST]) -> None:
+        """Raise Rejected for PyTorch in the body of a kernel, which Python runs to trace it."""
+        for node in self.source.nodes:
+            path = "" if node in host else self.path(node)
+            if path.startswith("torch.") and self._is_library(path) and not self._is_prefix(path):
+                raise self.source.reject(node, "library-wrapper", f"{_reason(path)}; {HOST_CODE}")
+
+    def _is_prefix(self, path: str) -> bool:
+        """Return whether host code may use a longer name."""
+        return any(name.startswith(f"{path}.".removeprefix("torch.")) for name in _TORCH)
 
     def _fault(self, node: ast.AST, is_part: bool) -> str:
         """Return what is wrong with a node; empty for nothing. `is_part`: of a longer name."""

@@ -61,6 +61,8 @@ class Language(ABC):
     """True where kernels are compiled for the sizes of a case, by `compile_cases`."""
     kinds: tuple[str, ...] = ("gpu",)
     """The device kinds that it runs on (see `evaluation.device_kind`), best first."""
+    optional: bool = False
+    """Whether it needs a package that the judge does not have. Each operator has a track to it."""
 
     def header(self, operator: Operator) -> str:
         """Return the generated C header of an operator; empty for a language without one."""

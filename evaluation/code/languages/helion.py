@@ -71,6 +71,7 @@ def {name}({parameters}):
 class HelionCode(HostCode):
     """Host code of Helion: all but the loops over tiles in a kernel, which run on the GPU."""
 
+    traces_torch = True
     jit = frozenset({"helion.kernel"})
     decorators = jit
     allowed = tuple(
@@ -92,6 +93,7 @@ class Helion(triton.Triton):
     name = "helion"
     texts = TEXTS
     loader = "helion"
+    optional = True
     modules = frozenset({"torch", "helion"})
 
     def check_host_code(self, source: static_analysis.Source) -> None:

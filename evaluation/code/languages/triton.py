@@ -152,7 +152,7 @@ class Triton(Language):
         devices, calls = list(targets().values()), _calls(task)
         completed, milliseconds = _compile(files, task, folder, devices, calls)
         text = completed.stdout.replace(f"{folder}/", "")[-16_000:]
-        results = [_read_result(work / f"result.{n}") for n in range(len(targets()))]
+        results = [read_result(work / f"result.{n}") for n in range(len(targets()))]
         triton_cache.keep(work / "cache.0", folder / triton_cache.FOLDER)
         untrusted_files.remove(work)
         output = CompilerOutput(_version(), ", ".join(targets()), False, milliseconds, text)
@@ -176,7 +176,7 @@ class Triton(Language):
         kept.parent.mkdir(parents=True)
         triton_cache.restore(known, kept)
         here, *_ = targets().values()
-        _compile(files, task, compiling, [here], [_call(task, case) for case in cases])
+        _compile(files, task, compiling, [here], [call_of(task, case) for case in cases])
         triton_cache.keep(kept, folder / triton_cache.FOLDER, beyond=known)
         untrusted_files.remove(compiling)
 
@@ -255,10 +255,10 @@ def _calls(task: Task) -> list[list[dict[str, Any]]]:
     first = min(task.cases(Split.SEEN), key=task.operator.elements)
     others = [] if LANGUAGE.judged_here() else task.checked_cases()
     cases = (first, *(case for case in others if case != first))
-    return [_call(task, case) for case in cases]
+    return [call_of(task, case) for case in cases]
 
 
-def _call(task: Task, case: Case) -> list[dict[str, Any]]:
+def call_of(task: Task, case: Case) -> list[dict[str, Any]]:
     return [_value(argument, case) for argument in calling_order(task.operator.arguments)]
 
 
@@ -286,7 +286,7 @@ def _check_entry(source: static_analysis.Source, entry: str) -> None:
         raise SubmissionError(Reason.MISSING_ENTRY, f"{where}: {message}")
 
 
-def _read_result(path: Path) -> Any:
+def read_result(path: Path) -> Any:
     """Return the untrusted result of the compiling process for one target; None without any."""
     try:
         return json.loads(untrusted_files.read(path, MAX_RESULT_BYTES))
@@ -294,7 +294,7 @@ def _read_result(path: Path) -> Any:
         return None
 
 
-_NO_RESULT = {
+NO_RESULT = {
     "kernels": [],
     "error": {"type": "Crash", "line": 1, "message": "the process that compiles left no result"},
 }
@@ -308,7 +308,7 @@ def _outputs(results: Sequence[Any], task: Task, output: CompilerOutput) -> list
     outputs = []
     for arch, result in zip(targets(), results, strict=True):
         try:
-            outputs.append(_output(result or _NO_RESULT, task, replace(output, arch=arch)))
+            outputs.append(output_of(result or NO_RESULT, task, replace(output, arch=arch)))
         except (AttributeError, KeyError, TypeError, ValueError):
             raise BuildError("the compiler's result cannot be read", [output]) from None
     if outputs[0].ok:
@@ -320,12 +320,13 @@ def _outputs(results: Sequence[Any], task: Task, output: CompilerOutput) -> list
     raise BuildError(message, outputs)
 
 
-def _output(result: Mapping[str, Any], task: Task, output: CompilerOutput) -> CompilerOutput:
+def output_of(result: Mapping[str, Any], task: Task, output: CompilerOutput) -> CompilerOutput:
+    """Return `output` with a result. Raises an error of Python where it is malformed."""
     kernels, line, message = result["kernels"], 1, ""
     if error := result.get("error"):
         line, message = int(error["line"]), f"{error['type']}: {error['message']}"
     elif not kernels:
-        message = f"`{task.operator.name}` launched no Triton kernel"
+        message = f"`{task.operator.name}` launched no kernel"
     error_found = Diagnostic(task.target_file, line, "error", message)
     return replace(
         output,
