@@ -114,12 +114,15 @@ class SerialGraph(SerialLaunches):
     """Captured launches to replay. It keeps the graph of each launch that can be copied."""
 
     def __init__(
-        self, launches: Iterable[Callable[[], None]], pool: torch.cuda.MemPool | None = None
+        self,
+        launches: Iterable[Callable[[], None]],
+        pool: torch.cuda.MemPool | None = None,
+        check: Callable[[ctypes.c_void_p], None] = lambda graph: None,
     ) -> None:
         """Capture each of `launches`, which allocate from `pool` through PyTorch.
 
-        Graphs that never run at once may share a pool.
-        Raises: Broken where a launch cannot be captured, and whatever a launch raises.
+        Graphs that never run at once may share a pool. Each is given to `check`.
+        Raises: Broken where a launch cannot be captured, and whatever a launch or `check` raises.
         """
         super().__init__()
         self._pool = pool or torch.cuda.MemPool()
@@ -127,7 +130,11 @@ class SerialGraph(SerialLaunches):
         torch.cuda.synchronize()
         torch.cuda.empty_cache()  # memory of earlier graphs is of no use to this one
         with torch.cuda.stream(capture_stream()), torch.cuda.use_mem_pool(self._pool):
-            self._children = [self.append(_capture(launch)) for launch in launches]
+            self._children = []
+            for launch in launches:
+                child = _capture(launch)
+                check(child)
+                self._children.append(self.append(child))
         self.instantiate()
 
     def with_copies(self, first: int, copies: Sequence[tuple[int, int, int]]) -> SerialLaunches:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import tarfile
@@ -15,6 +16,7 @@ import torch
 from evaluation.bench.memory.layout import Layout, map_region
 from evaluation.errors import Broken
 from evaluation.sandbox.channel import Message
+from evaluation.sandboxed import graph_kernels
 from evaluation.sandboxed.cuda_graph import SerialGraph, SerialLaunches, capture_stream
 from evaluation.sandboxed.kernels import Kernel, Loader, loader
 from evaluation.sandboxed.kernels.torch import TorchKernel
@@ -155,12 +157,18 @@ class KernelRunner(RequestHandler):
                 with torch.cuda.stream(capture_stream()), torch.cuda.use_mem_pool(self.pool):
                     launch_once(places[0])  # set-up for this stream happens before the capture
                 launches = (functools.partial(launch_once, place) for place in places)
-                self.graph = SerialGraph(launches, self.pool)
+                self.graph = SerialGraph(launches, self.pool, self._check_kernels)
             except BaseException:
                 self.pool = None  # otherwise its memory would count beside that of eager launches
                 raise
             self.graphs[places] = self.graph
         self.refused = False
+
+    def _check_kernels(self, graph: ctypes.c_void_p) -> None:
+        """Raise SubmissionError where a captured launch of a kernel language runs a library's."""
+        functions = getattr(self.kernel, "functions", None)
+        if functions is not None:
+            graph_kernels.check(graph_kernels.kernel_names(graph), functions)
 
     def do_stage(self, request: Message, descriptors: list[int]) -> None:
         """Prepare launches that each copy their inputs from a region of the judge's first.

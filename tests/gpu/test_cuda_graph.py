@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Callable
 
 import pytest
 import torch
 
+from evaluation.sandboxed import graph_kernels
 from evaluation.sandboxed.cuda_graph import SerialGraph
 
 pytestmark = pytest.mark.gpu
@@ -38,6 +40,20 @@ def test_replays_run_launches_in_order() -> None:
     for turn in range(3):
         graph.replay()
         assert seen.tolist() == [8 * turn + index for index in range(1, 9)]
+
+
+def test_kernels_of_a_library_show_in_a_captured_graph() -> None:
+    one, two, out = (torch.ones(256, 256, device="cuda") for _ in range(3))
+    found: list[set[str]] = []
+
+    def names(graph: ctypes.c_void_p) -> None:
+        found.append(graph_kernels.kernel_names(graph))
+
+    torch.mm(one, two, out=out)  # set-up happens before a capture
+    SerialGraph([lambda: torch.mm(one, two, out=out), out.zero_], check=names)
+    product, fill = found
+    assert graph_kernels.foreign(product, {"mm"}) == sorted(product) != []
+    assert graph_kernels.foreign(fill, {"mm"}) == []
 
 
 def test_launches_on_own_streams_run_serially() -> None:

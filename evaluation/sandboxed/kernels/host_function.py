@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from evaluation.sandboxed.graph_kernels import functions_of
 from evaluation.sandboxed.kernels import Kernel, Loader
 from evaluation.sandboxed.kernels.python_file import load_function
 from evaluation.sandboxed.kernels.triton import TritonKernel
@@ -18,7 +19,8 @@ class HostFunctionLoader(Loader):
     def load(self, folder: Path, entry: str) -> Kernel:
         for name in CACHES:
             os.environ.setdefault(name, f"{tempfile.gettempdir()}/{name.lower()}")
-        return TritonKernel(load_function(folder / f"{entry}.py", entry))
+        path = folder / f"{entry}.py"
+        return TritonKernel(load_function(path, entry), functions_of(path))
 
 
 LOADER = HostFunctionLoader()

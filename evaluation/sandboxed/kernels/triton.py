@@ -9,6 +9,7 @@ from typing import Any
 
 from evaluation.code.building import triton_cache
 from evaluation.sandboxed import build_triton
+from evaluation.sandboxed.graph_kernels import functions_of
 from evaluation.sandboxed.kernels import Kernel, Loader
 from evaluation.sandboxed.kernels.python_file import load_function
 from evaluation.types import Argument, BufferSet, Launch, calling_order
@@ -32,7 +33,8 @@ class TritonLoader(Loader):
         if torch.cuda.is_available():
             self.add_compiled(folder)
         interpret_without_gpu()
-        return TritonKernel(load_function(folder / f"{entry}.py", entry))
+        path = folder / f"{entry}.py"
+        return TritonKernel(load_function(path, entry), functions_of(path))
 
     def add_compiled(self, folder: Path) -> None:
         triton_cache.restore(folder / triton_cache.FOLDER, Path.home() / ".triton" / "cache")
@@ -41,8 +43,10 @@ class TritonLoader(Loader):
 class TritonKernel:
     """A host function: it gets all tensors in calling order, then scalars, and launches kernels."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], functions: frozenset[str]) -> None:
         self.function = function
+        self.functions = functions
+        """Names of the functions in the source, of which alone a captured launch may be."""
 
     def bind(self, arguments: Sequence[Argument], slots: Sequence[BufferSet]) -> Launch:
         names = [a.name for a in calling_order(arguments)]

@@ -1,6 +1,6 @@
 # trick: PyTorch does the work, beside a kernel that is there to be seen
 # row: 43
-# gains: 1
+# expect: failed/FORBIDDEN
 # triage: library-wrapper
 @triton.jit
 def decoy(out):
