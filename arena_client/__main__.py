@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from arena_client import Arena, ArenaError
+from arena_client import Arena, ArenaError, sessions
 from arena_client.types import Interval, RunDetail
 
 PASSED, NOT_PASSED, USAGE, FAULT = 0, 1, 2, 3
@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "submit": ("--final", "--public", "--hardware", "--label", "--no-wait"),
     "watch": (),
     "download": (),
+    "session": ("--source", "--hardware", "--public"),
     "completion": (),
 }
 _BASH = """\
@@ -24,6 +25,8 @@ _arena() {
 complete -o default -F _arena arena"""
 COMPLETIONS = {"bash": _BASH, "zsh": f"autoload -U +X bashcompinit && bashcompinit\n{_BASH}"}
 """Settings of a shell, for `eval "$(arena completion bash)"`."""
+EVENTS_A_BATCH = 20
+MAX_LABEL = 100
 MAX_SOURCE_BYTES = 1_000_000
 """Limit of an arena on the source of a kernel."""
 
@@ -71,6 +74,14 @@ def _parser() -> argparse.ArgumentParser:
     download.add_argument("folder", type=Path, nargs="?", help="named for the run by default")
     download.set_defaults(command=_download)
 
+    session = commands.add_parser("session", help="load a session of a harness as a run")
+    session.add_argument("task", help="operator/track that it worked on")
+    session.add_argument("file", type=Path, help="of Claude Code, Codex, or opencode export")
+    session.add_argument("--source", type=Path, help="the kernel that it left, to be judged")
+    session.add_argument("--hardware", help="slug of a device; the best by default")
+    session.add_argument("--public", action="store_true", help="show it to everyone")
+    session.set_defaults(command=_session)
+
     completion = commands.add_parser("completion", help="print what completes arguments in a shell")
     completion.add_argument("shell", choices=COMPLETIONS, help="eval it in the shell's settings")
     completion.set_defaults(
@@ -101,17 +112,13 @@ def _candidates(arena: Arena, before: list[str], last: str) -> list[str]:
     if before[0] == "completion":
         return [*COMPLETIONS]
     named = [word for word in before[1:] if not word.startswith("-")]
-    return [task["slug"] for task in arena.tasks()] if before[0] == "submit" and not named else []
+    with_task = before[0] in ("submit", "session")
+    return [task["slug"] for task in arena.tasks()] if with_task and not named else []
 
 
 def _submit(arena: Arena, chosen: argparse.Namespace) -> int:
-    try:
-        source = chosen.file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        print(f"arena: {chosen.file} cannot be read: {error}", file=sys.stderr)
-        return USAGE
-    if problem := _problem(source):
-        print(f"arena: {chosen.file} {problem}", file=sys.stderr)
+    source = _source(chosen.file)
+    if source is None:
         return USAGE
     created = arena.submit(
         chosen.task,
@@ -125,6 +132,46 @@ def _submit(arena: Arena, chosen: argparse.Namespace) -> int:
     if waiting := created["waiting"]:
         print(waiting["reason"], flush=True)
     return PASSED if chosen.no_wait else _follow(arena, created["run"])
+
+
+def _source(path: Path) -> str | None:
+    """Return the text of a kernel; None, and a message, for one that an arena would refuse."""
+    try:
+        source = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        print(f"arena: {path} cannot be read: {error}", file=sys.stderr)
+        return None
+    if problem := _problem(source):
+        print(f"arena: {path} {problem}", file=sys.stderr)
+        return None
+    return source
+
+
+def _session(arena: Arena, chosen: argparse.Namespace) -> int:
+    """Load a session as a run of an agent of one's own, with its kernel as the only round."""
+    source = _source(chosen.source) if chosen.source else ""
+    if source is None:
+        return USAGE
+    try:
+        found = sessions.read(chosen.file)
+    except (sessions.UnknownSession, OSError) as error:
+        print(f"arena: {error}", file=sys.stderr)
+        return USAGE
+    run = arena.start(
+        chosen.task,
+        found.harness,
+        model=found.model,
+        hardware=chosen.hardware,
+        label=chosen.file.name[:MAX_LABEL],
+        visibility="public" if chosen.public else "owner",
+    )
+    print(f"{arena.url}/runs/{run.id}/", flush=True)
+    for begin in range(0, len(found.events), EVENTS_A_BATCH):
+        run.send(found.events[begin : begin + EVENTS_A_BATCH])
+    if source:
+        run.check(source, note=f"from {chosen.file.name}"[:MAX_LABEL])
+    run.finish()
+    return _follow(arena, run.id) if source else PASSED
 
 
 def _problem(source: str) -> str:

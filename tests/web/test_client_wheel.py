@@ -91,7 +91,7 @@ def complete(installed: Path, arena: str, *words: str) -> list[str]:
 
 def test_completion_of_commands_and_options_needs_no_arena(installed):
     nowhere = "http://127.0.0.1:1"
-    assert complete(installed, nowhere, "s") == ["submit"]
+    assert complete(installed, nowhere, "s") == ["submit", "session"]
     assert complete(installed, nowhere, "submit", "--f") == ["--final"]
     assert complete(installed, nowhere, "watch", "") == []
 
