@@ -113,6 +113,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
         ("POST", "/experiments/private/continue/", "302 302 404 404 302 302"),
     ],
     "methodology": [("GET", "", PUBLIC)],
+    "live": [("GET", "", PUBLIC)],
     "runs": [("GET", "", PUBLIC)],
     "run-start": [("GET", "", SIGNED_IN), ("POST", "", "302 422 422 422 422 302")],
     "run": [("GET", "/runs/{run}/", OWN), ("GET", "/runs/{hidden}/", "404 404 404 404 200 404")],
