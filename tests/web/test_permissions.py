@@ -64,6 +64,8 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     "metrics": [("GET", "", "401 401 401 401 200 401")],
     "leaderboard": [("GET", "", PUBLIC)],
     "leaderboard-csv": [("GET", "/leaderboard.csv", PUBLIC)],
+    "leaderboard-bib": [("GET", "/leaderboard.bib", PUBLIC)],
+    "records-feed": [("GET", "/records.atom", PUBLIC)],
     "board-part": [
         ("GET", "/leaderboard/parts/frontier/", PUBLIC),
         ("GET", "/leaderboard/parts/nothing/", NEVER),
@@ -86,6 +88,10 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     ],
     "agent": [("GET", "/agents/tuner/", PUBLIC)],
     "agent-failures": [("GET", "/agents/tuner/failures/", PUBLIC)],
+    "agent-badge": [
+        ("GET", "/agents/tuner/badge.svg", PUBLIC),
+        ("GET", "/agents/none/badge.svg", NEVER),
+    ],
     "agent-edit": [
         ("GET", "/agents/tuner/edit/", STAFF),
         ("POST", "/agents/tuner/edit/", "302 403 403 403 422 302"),

@@ -275,6 +275,7 @@ def _view_context(asked: Filters, view: View) -> dict[str, Any]:
         "state": [(n, each) for n, values in query_of(asked, whole).lists() for each in values],
         "all_agents": address_of(asked, whole),
         "csv": address_of(asked, view, reverse("leaderboard-csv")),
+        "bib": address_of(asked, view, reverse("leaderboard-bib")),
         "p": view.p or 1.0,
         "line": x_of(view.p or 1.0),
     }
