@@ -44,6 +44,10 @@ async ([rules, serious]) => {
   }));
 }
 """
+FILES = (
+    "leaderboard-csv", "claims-csv", "leaderboard-bib", "records-feed", "agent-badge", "run-export",
+)  # fmt: skip
+"""Addresses of files, which a browser downloads, or shows without a page."""
 MORE = (
     "/leaderboard/?task=relu", "/curate/rejudge/?task=", "/submit/?task=relu/cpp-to-cpp",
     "/no/such/page/", "/leaderboard/?suite=production", "/tasks/llama_rms_norm/production/",
@@ -95,8 +99,8 @@ def filled(world: Any, start: Any) -> Any:
 def addresses(values: dict[str, Any], actor: str) -> Iterator[str]:
     """Yield the addresses that answer this kind of user with a page."""
     for name, rows in PAGES.items():
-        if name.endswith("-csv"):
-            continue  # a browser downloads it
+        if name in FILES:
+            continue
         for method, path, statuses in rows:
             if method == "GET" and statuses.split()[ACTORS.index(actor)] == "200":
                 yield path.format(**values) if path else reverse(name)

@@ -160,7 +160,7 @@ def split_diff(context: template.Context, path: str, diff: str) -> SafeString:
         shown = format_html('<pre class="hl diff" tabindex="0">{}</pre>', diff_html(diff))
     else:
         shown = format_html(
-            '<div class="scroll" tabindex="0" role="region" aria-label="Diff of {}">'
+            '<div class="scroll" tabindex="0" role="group" aria-label="Diff of {}">'
             '<table class="split hl"><tbody>{}</tbody></table></div>',
             path, rows,
         )  # fmt: skip
