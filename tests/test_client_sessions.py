@@ -12,7 +12,7 @@ from django.core.cache import cache
 
 from arena.accounts.models import ApiToken
 from arena.runs.models import Run
-from arena_client import Arena, sessions
+from arena_client import sessions
 from arena_client.__main__ import PASSED, USAGE, main
 from arena_client.sessions import UnknownSession
 
@@ -185,11 +185,12 @@ def test_other_file_is_refused(text: str, tmp_path: Path, capsys: Any) -> None:
     assert str(path) in capsys.readouterr().err
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_session_becomes_a_run_with_a_trace(
     session_file: tuple[str, Path],
     task: Any,
     hardware: Any,
+    live_server: Any,
     client: Any,
     alice: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -197,16 +198,8 @@ def test_session_becomes_a_run_with_a_trace(
 ) -> None:
     cache.clear()
     _, secret = ApiToken.issue(alice, "sessions", ["ingest", "read"])
-
-    def call(arena: Arena, path: str, body: Any = None, *, again: bool = False) -> Any:
-        headers = {"authorization": f"Bearer {secret}"}
-        send = client.get if body is None else client.post
-        more = () if body is None else (json.dumps(body), "application/json")
-        response = send(f"/api/v1{path}", *more, headers=headers)
-        assert response.status_code < 300, response.content
-        return response.json()
-
-    monkeypatch.setattr(Arena, "_call", call)
+    monkeypatch.setenv("ARENA_URL", live_server.url)
+    monkeypatch.setenv("ARENA_TOKEN", secret)
     harness, path = session_file
     assert main(["session", "relu/cpp-to-cpp", str(path)]) == PASSED
     run = Run.objects.get()
