@@ -10,8 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from arena.runs.display.rounds import Round, best_of, rounds_of
 from arena.runs.models import Run
-from arena.runs.rounds import Round, best_of, rounds_of
 from arena.runs.states import RUN_JUDGED, RunStatus
 from arena.runs.trace.timeline import Entry
 

@@ -15,11 +15,11 @@ from django.utils.feedgenerator import Atom1Feed
 from django.views.decorators.http import require_safe
 
 from arena.catalog.templatetags.figures import times
-from arena.leaderboard.boards import Board, board
-from arena.leaderboard.filters import Filters
-from arena.leaderboard.records import Record, records
-from arena.leaderboard.results import snapshot
-from arena.pages.board import filters_of
+from arena.leaderboard.kernels.records import Record, records
+from arena.leaderboard.ranking.boards import Board, board
+from arena.leaderboard.ranking.filters import Filters
+from arena.leaderboard.ranking.results import snapshot
+from arena.pages.leaderboard.board import filters_of
 from arena.runs.agents import visible_to
 
 MAX_ENTRIES = 50

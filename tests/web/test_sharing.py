@@ -62,7 +62,9 @@ def test_citation_keeps_the_day_and_the_judge_in_its_address(client, world):
 
 def test_citation_escapes_what_latex_would_obey(client, world):
     world.passed(TASK, "tuner", 2.1, rounds=1)
-    Hardware.objects.filter(slug=DEVICE["slug"]).update(name=r"\input{x} & 100% of _it")
+    device = Hardware.objects.get(slug=DEVICE["slug"])
+    device.name = r"\input{x} & 100% of _it"
+    device.save()
     found = client.get("/leaderboard.bib").content.decode()
     escaped = r"\textbackslash{}input\{x\} \& 100\% of \_it"
     assert f"Kernel Arena leaderboard: {escaped}, " in found
