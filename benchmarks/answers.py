@@ -1,12 +1,14 @@
-"""Verdicts on honest answers to many tasks: the compiled reference, and one in Triton.
+"""Verdicts on honest answers to many tasks: the compiled reference, and those in Triton.
 
     python benchmarks/answers.py [PATTERN ...] [--imported FOLDER] [--device gpu|cpu]
-                                 [--scope round|final] [--answers compile|triton] [--every]
-                                 [--again] [--within SECONDS] [--cache FOLDER] [--output FILE]
+                                 [--scope round|final] [--answers compile|triton|solutions]
+                                 [--every] [--again] [--within SECONDS] [--cache FOLDER]
+                                 [--output FILE]
 
 Judges tasks of `tasks/` and those that were imported into FOLDER, `native/silu` and
 `kernelbench/kb1_19_relu` to a PATTERN, that have a Triton answer: a native one its baseline in
 Triton, if it is in the short form, and an imported one a template in `triton_answers`. With
+`--answers solutions` every honest source in Triton that is kept with an operator. With
 `--every` also the others, whose only answer is the compiled reference. All of these answers should
 pass. Verdicts of the same versions in the file of results are kept, so that a run can be continued.
 None is started later than SECONDS after the start.
@@ -53,7 +55,8 @@ from evaluation.judge.request import SCOPES
 from evaluation.judge.verdict_queue import VerdictQueue, serve
 from evaluation.kinds.kernel import builds
 from evaluation.kinds.kernel import judge as kernel_judge
-from evaluation.kinds.kernel.load import load_task
+from evaluation.kinds.kernel.load import load_operator, load_task
+from evaluation.tasks.operator import Operator
 from evaluation.tasks.spec import Task, find_operators, folder_of, has_mutants
 from evaluation.types import GateName, Report, Verdict, to_json
 from runners.agents.compiler import compiled
@@ -62,6 +65,7 @@ NATIVE_SUITE = "native"
 TEMPLATES: Mapping[str, Mapping[str, Template]] = {"kernelbench": KERNELBENCH}
 """Triton answers to imported tasks; one to a native task is its baseline."""
 TRACKS = {"compile": "torch-to-torch", "triton": "torch-to-triton"}
+SOLUTIONS = "solutions"
 MAX_SECONDS = 300.0
 """Time of one verdict, after which its process is ended."""
 COMPILES = "{name} = torch.compile({name}, dynamic=True)"
@@ -70,7 +74,7 @@ COMPILES = "{name} = torch.compile({name}, dynamic=True)"
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """One answer to judge."""
+    """One answer to judge: one of TRACKS, or the name of a solution in Triton."""
 
     suite: str
     root: str
@@ -85,10 +89,13 @@ class Request:
 
     def task(self) -> Task:
         """Return the task. Raises TaskError."""
-        return load_task(Path(self.root), self.operator, TRACKS[self.answer], self.kind)
+        track = TRACKS.get(self.answer, TRACKS["triton"])
+        return load_task(Path(self.root), self.operator, track, self.kind)
 
     def source(self, task: Task) -> str:
-        """Return the source of the answer."""
+        """Return the source of the answer; one that is not in TRACKS is the name of a solution."""
+        if self.answer not in TRACKS:
+            return solutions(task.operator)[self.answer]
         if self.answer == "triton" and self.suite == NATIVE_SUITE:
             return task.operator.baseline("triton")
         if self.answer == "triton":
@@ -128,7 +135,12 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--imported", type=Path, help="a folder of imported tasks of one suite")
     options.add_argument("--device", choices=(GPU, CPU), default=GPU)
     options.add_argument("--scope", choices=SCOPES, default="round")
-    options.add_argument("--answers", choices=TRACKS, action="append", help="default: both")
+    options.add_argument(
+        "--answers",
+        choices=(*TRACKS, SOLUTIONS),
+        action="append",
+        help="default: compile and triton",
+    )
     options.add_argument("--every", action="store_true", help="also without a Triton answer")
     options.add_argument("--again", action="store_true", help="judge what did not pass again")
     options.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -145,14 +157,26 @@ def requests(options: argparse.Namespace) -> Iterator[Request]:
         (suite, name)
         for suite, root in roots.items()
         for name in find_operators(root)
-        if options.every or name in answered[suite]
+        if options.every or SOLUTIONS in (options.answers or ()) or name in answered[suite]
     ]
     found = [n for p in options.patterns for n in names if fnmatchcase("/".join(n), p)]
     for suite, name in dict.fromkeys(found):
         for answer in options.answers or TRACKS:
-            if answer != "triton" or name in answered[suite]:
+            if answer == SOLUTIONS:
+                operator = load_operator(folder_of(roots[suite], name))
+                for each in solutions(operator):
+                    yield Request(
+                        suite, str(roots[suite]), name, each, options.device, options.scope
+                    )
+            elif answer != "triton" or name in answered[suite]:
                 root = str(roots[suite])
                 yield Request(suite, root, name, answer, options.device, options.scope)
+
+
+def solutions(operator: Operator) -> dict[str, str]:
+    """Return the honest sources in Triton that are kept with an operator, by name."""
+    kept = {each.name: each.source for each in operator.honest() if each.language == "triton"}
+    return {name: source for name, source in kept.items() if name not in TRACKS}
 
 
 def triton_answers(suite: str, root: Path) -> frozenset[str]:
@@ -286,6 +310,7 @@ def _verdict(report: Report) -> dict[str, Any]:
         "message": report.message,
         "seen": report.seen and round(report.seen.speedup, 3),
         "unseen": report.unseen and round(report.unseen.speedup, 3),
+        "unseen_low": report.unseen and round(report.unseen.low, 3),
         "largest_error": correctness and dict(correctness.detail).get("largest_error"),
         "baseline": performance and dict(performance.detail).get("baseline"),
     }

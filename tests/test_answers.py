@@ -33,6 +33,23 @@ def test_triton_answer_passes_static_analysis(operator: str) -> None:
     languages()["triton"].check({task.target_file: request(operator).source(task)}, task)
 
 
+SOLVED = ["cross_entropy_z_loss", "dlrm_dot_interaction", "gated_delta_step", "kl_divergence",
+          "int8_cache_attention", "philox_normal", "pyramid_max_pool",
+          "small_inverse", "w4a16_matmul", "window_attention"]  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", SOLVED)
+def test_solutions_are_chosen_by_name_and_pass_static_analysis(operator: str) -> None:
+    options = parser().parse_args([f"native/{operator}", "--answers", "solutions"])
+
+    (chosen,) = requests(options)
+
+    task = chosen.task()
+    assert task.track.slug == "torch-to-triton"
+    assert chosen.source(task).startswith("# honest: ")
+    languages()["triton"].check({task.target_file: chosen.source(task)}, task)
+
+
 def test_triton_answers_cover_every_category() -> None:
     operators = [name for name in find_operators(TASKS) if folder_of(TASKS, name).parent != TASKS]
     categories = {folder_of(TASKS, name).parent.name for name in operators}

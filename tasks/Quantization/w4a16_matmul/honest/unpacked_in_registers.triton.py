@@ -1,0 +1,70 @@
+# honest: weights unpacked in registers, halves of a byte by two products; few rows split the sum
+import torch
+import triton
+import triton.language as tl
+
+PROGRAMS = 512
+
+
+@triton.jit
+def matmul_kernel(
+    x, packed, scales, zeros, out, m, n, groups, per_part,
+    HALF: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    TYPE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    col = tl.program_id(1) * COLS + tl.arange(0, COLS)
+    part = tl.program_id(2)
+    byte = tl.arange(0, HALF)
+    length = groups * HALF
+    wide = row.to(tl.int64)[:, None] * (2 * length)
+    own = col.to(tl.int64)
+    inside = (row < m)[:, None]
+    total = tl.zeros((ROWS, COLS), tl.float32)
+    for group in range(part * per_part, tl.minimum(groups, (part + 1) * per_part)):
+        at = group * HALF + byte
+        place = own[None, :] * length + at[:, None]
+        pairs = tl.load(packed + place, (col < n)[None, :], other=0).to(tl.int32)
+        scale = tl.load(scales + own * groups + group, col < n, other=0.0).to(tl.float32)
+        zero = tl.load(zeros + own * groups + group, col < n, other=0).to(tl.int32)
+        even = tl.load(x + wide + 2 * at[None, :], inside, other=0.0).to(TYPE)
+        odd = tl.load(x + wide + 2 * at[None, :] + 1, inside, other=0.0).to(TYPE)
+        low = ((pairs & 15) - zero[None, :]).to(tl.float32) * scale[None, :]
+        high = ((pairs >> 4) - zero[None, :]).to(tl.float32) * scale[None, :]
+        total = tl.dot(even, low.to(TYPE), total, input_precision=PRECISION)
+        total = tl.dot(odd, high.to(TYPE), total, input_precision=PRECISION)
+    place = (part * m + row.to(tl.int64))[:, None] * n + own[None, :]
+    tl.store(out + place, total, inside & (col < n)[None, :])
+
+
+@triton.jit
+def sum_kernel(parts, out, count, PARTS: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for part in range(PARTS):
+        total += tl.load(parts + part * count + at, at < count, other=0.0)
+    tl.store(out + at, total, at < count)
+
+
+def w4a16_matmul(x, packed, scales, zeros, out):
+    m, n = out.shape
+    groups = scales.shape[1]
+    half = packed.shape[1] // groups
+    rows = 16 if m <= 16 else (64 if m <= 64 else 128)
+    cols = 32 if m <= 16 else 128
+    tiles = triton.cdiv(m, rows) * triton.cdiv(n, cols)
+    per_part = triton.cdiv(groups, max(1, min(groups, PROGRAMS // tiles)))
+    parts = triton.cdiv(groups, per_part)
+    whole = out
+    if parts > 1:
+        whole = torch.empty((parts, m, n), dtype=torch.float32, device=x.device)
+    # Numbers of bfloat16 are exact in TF32, and so are all weights.
+    matmul_kernel[(triton.cdiv(m, rows), triton.cdiv(n, cols), parts)](
+        x, packed, scales, zeros, whole, m, n, groups, per_part,
+        HALF=half, ROWS=rows, COLS=cols,
+        TYPE=tl.float16 if x.dtype == torch.float16 else tl.float32,
+        PRECISION="tf32" if x.dtype == torch.bfloat16 else "ieee",
+        num_warps=4 if m <= 64 else 8,
+    )  # fmt: skip
+    if parts > 1:
+        sum_kernel[(triton.cdiv(m * n, 512),)](whole, out, m * n, PARTS=parts, BLOCK=512)
