@@ -6,6 +6,7 @@ only their hash and address.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.db import models
@@ -21,6 +22,9 @@ from arena.published.outcomes import (
     outcome_of,
     same_device,
 )
+
+RULE = re.compile(r"([a-z][a-z_ -]*): ")
+"""The beginning of a message that names a rule of the judge."""
 
 
 class PublishedFile(models.Model):
@@ -102,6 +106,12 @@ class PublishedKernel(models.Model):
     @property
     def described(self) -> Described:
         return OUTCOMES[self.outcome]
+
+    @property
+    def why(self) -> str:
+        """Return the reason of its verdict; of a forbidden kernel the rule that it breaks."""
+        rule = RULE.match(self.message) if self.status == Status.FORBIDDEN else None
+        return rule[1] if rule else self.reason
 
     @property
     def is_judged(self) -> bool:

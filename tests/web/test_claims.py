@@ -39,13 +39,36 @@ def test_page_and_home_have_the_finding_and_the_page_every_class(
     assert "Of <strong>8</strong> kernels that 2 models or agents published as right" in page
     assert "<strong>4</strong> are right at any size, 1 only at the sizes of its suite" in page
     assert "Of 7 claimed speedups, <strong>1</strong> holds on NVIDIA H100 80GB HBM3." in page
-    finding = "Of 8 kernels that models published as right, <strong>4</strong> are right at any"
-    assert finding in text_of(client, "/")
+    home = text_of(client, "/")
+    assert (
+        "Of 8 kernels that models published as right, <strong>4</strong> are right at any" in home
+    )
+    assert "of 7 claimed speedups, <strong>1</strong> holds on NVIDIA H100 80GB HBM3" in home
+    assert "(6 were claimed on other hardware)" in home
     assert 'aria-current="page">Claims' in page
     for kernel in PublishedKernel.objects.all():
         assert f'href="/claims/{kernel.pk}/"' in page
     assert "judge 5" in page  # which is not the present one
     assert "right, no ratio claimed" in text_of(client, "/methodology/")
+
+
+def test_page_has_the_reasons_of_each_class_and_boards_their_precision_rule(
+    client: Any, tmp_path: Path
+) -> None:
+    lines = [
+        *one_of_each_outcome(),
+        kernel_line(10, 5.0, "forbidden", judged_reason="FORBIDDEN",
+                    judged_message="import: a.py:4: `torch._inductor` is no part of the task"),
+        kernel_line(11, 2.0, "unsupported", judged_reason="cutlass"),
+        kernel_line(12, 2.0, speedup=1.5, judged_precision_rule="tf32"),
+    ]  # fmt: skip
+    load_claims(tmp_path, lines)
+    page = text_of(client, "/claims/")
+    for reasons in ("private api 1, import 1", "cutlass 2", "wrong values 1"):
+        assert f'<span class="sub">{reasons}</span>' in page, reasons
+    assert "products by the precision rule tf32" in page
+    forbidden = PublishedKernel.objects.get(problem="10")
+    assert forbidden.why == "import"
 
 
 def test_filters_narrow_the_page_and_unknown_ones_are_named(client: Any, tmp_path: Path) -> None:

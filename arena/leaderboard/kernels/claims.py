@@ -6,6 +6,7 @@ Kernels without a verdict count nowhere but in their own column: that is a limit
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -20,6 +21,7 @@ from arena.published.outcomes import OUTCOMES, Described, Outcome
 KERNELBENCH = {"kernelbench": "KernelBench v0.1", "kernelbench-v0": "KernelBench v0"}
 """The suites with a board by model: their problems have the same names, and other sizes."""
 MIN_FOR_INTERVAL = 5
+MAX_REASONS = 4
 SHARED_PART = 0.5
 """Of the most problems of any model: models with fewer do not narrow the shared problems."""
 Problem = tuple[str, str]
@@ -91,12 +93,16 @@ class SuiteScore:
 
 @dataclass(frozen=True)
 class SuiteBoard:
-    """The scores of one suite; `shared` is the number of problems that most models have."""
+    """The scores of one suite; `shared` is the number of problems that most models have.
+
+    `rules` are the precision rules of its verdicts.
+    """
 
     suite: str
     title: str
     shared: int
     scores: Sequence[SuiteScore]
+    rules: tuple[str, ...] = ()
 
 
 def finding(kernels: Sequence[PublishedKernel]) -> Finding | None:
@@ -122,6 +128,12 @@ def by_outcome(kernels: Iterable[PublishedKernel]) -> list[tuple[Described, int]
     """Return every outcome with the number of its kernels."""
     found = [each.outcome for each in kernels]
     return [(each, found.count(outcome)) for outcome, each in OUTCOMES.items()]
+
+
+def reasons_of(kernels: Iterable[PublishedKernel], outcome: Outcome) -> list[tuple[str, int]]:
+    """Return the most frequent reasons of an outcome; of a forbidden kernel the broken rule."""
+    found = Counter(each.why for each in kernels if each.outcome == outcome and each.why)
+    return found.most_common(MAX_REASONS)
 
 
 def by_model(kernels: Iterable[PublishedKernel]) -> list[ModelClaims]:
@@ -169,7 +181,8 @@ def suite_boards(kernels: Iterable[PublishedKernel], shared: bool = False) -> li
         ]
         one = FAST_P.index(1.0)
         scores.sort(key=lambda each: (-each.suite[one], -each.suite[0], each.model.lower()))
-        boards.append(SuiteBoard(suite, KERNELBENCH[suite], len(common), scores))
+        rules = tuple(sorted({each.precision_rule for each in own} - {""}))
+        boards.append(SuiteBoard(suite, KERNELBENCH[suite], len(common), scores, rules))
     return boards
 
 

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value
 from arena.leaderboard.kernels.claim_charts import claims_chart
-from arena.leaderboard.kernels.claims import by_model, by_outcome, finding, suite_boards
+from arena.leaderboard.kernels.claims import by_model, by_outcome, finding, reasons_of, suite_boards
 from arena.leaderboard.ranking.suite_scores import FAST_P
 from arena.pages.csv_file import csv_file
 from arena.published.kernels import (
@@ -63,7 +63,10 @@ def claims(request: HttpRequest) -> HttpResponse:
         "finding": finding(found),
         "page": page,
         "scale": Scale.over([each for each in page if each.low and each.high]),
-        "outcomes": [(d, count, _address(filters, d.outcome)) for d, count in by_outcome(found)],
+        "outcomes": [
+            (each, count, _address(filters, each.outcome), reasons_of(found, each.outcome))
+            for each, count in by_outcome(found)
+        ],
         "models": by_model(found),
         "boards": suite_boards(found, shared),
         "thresholds": FAST_P,
