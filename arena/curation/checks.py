@@ -17,7 +17,6 @@ from arena.curation.validation import problems_of, targets_of
 from arena.errors import Conflict, NotFound
 from arena.leases import SILENT
 
-ACTOR = "check_draft"
 MAX_STEPS = 5_000
 
 
@@ -54,7 +53,7 @@ def request_check(draft: Draft, user: User, hardware_slug: str = "") -> Check:
                 requested_by=user,
             )
             record(user, "draft.check", draft, f"On {hardware.name}.", check=check.pk)
-            queue.enqueue(ACTOR, hardware.queue, check.pk)
+            queue.enqueue(*check.queue_message)
     except IntegrityError:
         raise Conflict(f"A check of this draft waits or runs on {hardware.name} already.") from None
     return check
@@ -64,8 +63,7 @@ def claim_check(check_id: int, lease: str) -> Check | None:
     """Claim a queued check; None where it is not queued."""
     if not Check.objects.claim(check_id, lease):
         return None
-    check: Check = Check.objects.select_related("draft", "hardware").get(pk=check_id)
-    return check
+    return Check.objects.select_related("draft", "hardware").get(pk=check_id)
 
 
 def heartbeat_check(check_id: int, lease: str) -> bool:
@@ -102,21 +100,17 @@ def break_check(check_id: int, lease: str, reason: str, interrupted: bool = Fals
     if not check.is_tried_again(interrupted):
         return Check.objects.end(check_id, lease, CheckStatus.BROKEN, message=reason)
     with transaction.atomic():
-        if not Check.objects.queue_again(check_id, lease, interrupted, total=0):
+        if not check.put_back(lease, interrupted, total=0):
             return False
         check.steps.all().delete()
-        queue.enqueue(ACTOR, check.hardware.queue, check_id)
     return True
 
 
 def reap_checks() -> int:
     """End checks whose worker is silent, and send messages again that nobody has claimed."""
-    silent = Check.objects.silent().values_list("pk", "lease")
-    count = sum(break_check(pk, lease, SILENT, True) for pk, lease in silent)
-    for check in Check.objects.unclaimed().select_related("hardware"):
-        if not queue.length(check.hardware.queue) and Check.objects.sends_again(check):
-            queue.enqueue(ACTOR, check.hardware.queue, check.pk)
-            count += 1
+    count = Check.objects.reap(lambda each: break_check(each.pk, each.lease, SILENT, True))
+    for hardware in Hardware.objects.filter(pk__in=Check.objects.active().values("hardware")):
+        count += Check.objects.filter(hardware=hardware).send_again(hardware.queue)
     return count
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from arena.catalog.models import Hardware
 from arena.filters import containing
-from arena.leases import ACTIVE, Leased, LeasedQuerySet
+from arena.leases import ACTIVE, LeasedQuerySet, Retried
 from arena.runs.models import Evaluation, one_of
 
 OPEN = ("draft", "review", "approved")
@@ -86,7 +86,7 @@ class Draft(models.Model):
         return self.content_hash[:12]
 
 
-class Check(Leased):
+class Check(Retried):
     """One admission of a draft's content on one hardware; `total` is its number of steps."""
 
     Status = CheckStatus
@@ -101,7 +101,7 @@ class Check(Leased):
     message = models.TextField(blank=True)
     total = models.PositiveIntegerField(default=0)
 
-    objects = LeasedQuerySet.as_manager()
+    objects = LeasedQuerySet["Check"].as_manager()
 
     class Meta:
         ordering = ["-pk"]
@@ -119,6 +119,11 @@ class Check(Leased):
 
     def get_absolute_url(self) -> str:
         return reverse("check", args=[self.pk])
+
+    @property
+    def queue_message(self) -> tuple[str, str, int]:
+        """Return what waits for a worker of its hardware."""
+        return "check_draft", self.hardware.queue, self.pk
 
     @property
     def active(self) -> bool:

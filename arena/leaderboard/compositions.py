@@ -35,8 +35,6 @@ from evaluation.kinds.module.architectures import architectures
 from evaluation.kinds.module.composition import MIN_PARTS
 from evaluation.types import Report, Verdict, to_json
 
-ACTOR = "compose"
-
 
 @dataclass(frozen=True)
 class Together:
@@ -97,8 +95,8 @@ def advance(hardware: Hardware) -> bool:
     of_device = Composition.objects.filter(hardware=hardware)
     if is_busy(hardware):
         return False
-    if active := of_device.active().first():
-        return _sent_again(active)
+    if of_device.active().exists():
+        return bool(of_device.send_again(hardware.queue))
     if not Standing.objects.filter(hardware=hardware, task__track=PRODUCTION).exists():
         return False
     requested = set(of_device.values_list("architecture", "key"))
@@ -120,20 +118,9 @@ def _request(name: str, hardware: Hardware, wanted: Together) -> bool:
                 key=wanted.key,
                 submissions=dict(wanted.submissions),
             )
-            queue.enqueue(ACTOR, hardware.queue, made.pk)
+            queue.enqueue(*made.queue_message)
     except IntegrityError:
         return False
-    return True
-
-
-def _sent_again(composition: Composition) -> bool:
-    """Send the message of a composition again if its queue is empty and nobody has claimed it."""
-    if queue.length(composition.hardware.queue):
-        return False
-    unclaimed = Composition.objects.unclaimed().filter(pk=composition.pk).first()
-    if unclaimed is None or not Composition.objects.sends_again(unclaimed):
-        return False
-    queue.enqueue(ACTOR, composition.hardware.queue, composition.pk)
     return True
 
 
@@ -184,14 +171,9 @@ def put_back(pk: int, lease: str, reason: str, interrupted: bool = False) -> boo
     composition = Composition.objects.select_related("hardware").get(pk=pk)
     if not composition.is_tried_again(interrupted):
         return Composition.objects.end(pk, lease, CompositionStatus.BROKEN, message=clean(reason))
-    with transaction.atomic():
-        if not Composition.objects.queue_again(pk, lease, interrupted):
-            return False
-        queue.enqueue(ACTOR, composition.hardware.queue, pk)
-    return True
+    return composition.put_back(lease, interrupted)
 
 
 def reap() -> int:
     """Put compositions back whose worker is silent, and return their number."""
-    silent = Composition.objects.silent().values_list("pk", "lease")
-    return sum(put_back(pk, lease, SILENT, True) for pk, lease in silent)
+    return Composition.objects.reap(lambda each: put_back(each.pk, each.lease, SILENT, True))

@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.urls import reverse
 
 from arena.catalog.models import Hardware
-from arena.leases import ACTIVE, Leased, LeasedQuerySet
+from arena.leases import ACTIVE, LeasedQuerySet, Retried
 from arena.runs.models import one_of
 from evaluation.types import Verdict
 
@@ -21,7 +21,7 @@ class CompositionStatus(models.TextChoices):
     BROKEN = "broken", "Broken"
 
 
-class Composition(Leased):
+class Composition(Retried):
     """A measurement of one set of submissions in one model.
 
     `submissions` has the id and the content hash of each, by its operator. `key` stands for the
@@ -44,7 +44,7 @@ class Composition(Leased):
     judge_version = models.CharField(max_length=50, blank=True)
     fingerprint: Any = models.JSONField(default=dict, blank=True)
 
-    objects = LeasedQuerySet.as_manager()
+    objects = LeasedQuerySet["Composition"].as_manager()
 
     class Meta:
         ordering = ["-pk"]
@@ -77,6 +77,11 @@ class Composition(Leased):
     def is_judged(self) -> bool:
         """Return whether the judge could measure it, with whatever result."""
         return self.status == CompositionStatus.DONE and self.verdict != Verdict.SKIPPED
+
+    @property
+    def queue_message(self) -> tuple[str, str, int]:
+        """Return what waits for a worker of its hardware."""
+        return "compose", self.hardware.queue, self.pk
 
     @property
     def active(self) -> bool:

@@ -8,10 +8,10 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils import timezone
 
+from arena import queue
 from arena.catalog.models import (
     DIRECT,
     EXTERNAL,
@@ -22,9 +22,11 @@ from arena.catalog.models import (
     TaskVersion,
     quarantine_has_reason,
 )
-from arena.leases import Leased
+from arena.leases import Leased, Retried
 from arena.runs.querysets import EvaluationQuerySet, MeasurementQuerySet, RunQuerySet
 from arena.runs.states import (
+    EVALUATION_HELD,
+    EVALUATION_WAITING,
     NO_JUDGEMENT,
     RUN_ACTIVE,
     EvaluationStatus,
@@ -81,9 +83,10 @@ class Experiment(models.Model):
         return reverse("experiment", args=[self.slug])
 
 
-class Run(Scores, Quarantine):
+class Run(Scores, Quarantine, Leased):
     """One agent's attempt at one task on one hardware."""
 
+    HELD = (RunStatus.RUNNING, RunStatus.JUDGING)
     Status = RunStatus
     Fault = Fault
 
@@ -106,10 +109,6 @@ class Run(Scores, Quarantine):
     budget = models.JSONField(default=dict)
 
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
-    started_at = models.DateTimeField(null=True, blank=True)
-    ended_at = models.DateTimeField(null=True, blank=True)
-    heartbeat_at = models.DateTimeField(db_default=Now())
-    lease = models.CharField(max_length=100, blank=True)
     cancel_requested = models.BooleanField(default=False)
 
     last_seq = models.PositiveIntegerField(default=0)
@@ -156,6 +155,11 @@ class Run(Scores, Quarantine):
 
     def get_absolute_url(self) -> str:
         return reverse("run", args=[self.pk])
+
+    @property
+    def queue_message(self) -> tuple[str, str]:
+        """Return what waits for a worker; the next run in turn is claimed, whichever it is."""
+        return "run_agent", queue.AGENTS
 
     @property
     def ended(self) -> bool:
@@ -214,7 +218,7 @@ class Submission(models.Model):
         return f"{self.run_id}-{self.round}"
 
 
-class Evaluation(Scores, Leased):
+class Evaluation(Scores, Retried):
     """One submission judged on one hardware.
 
     `private` may name hidden cases, `report` does not. `case` is the profiled case; it is empty for
@@ -223,6 +227,7 @@ class Evaluation(Scores, Leased):
 
     Scope = Scope
     Status = EvaluationStatus
+    WAITING, HELD = EVALUATION_WAITING, EVALUATION_HELD
 
     submission = models.ForeignKey(Submission, models.CASCADE, related_name="evaluations")
     scope = models.CharField(max_length=7, choices=Scope)
@@ -261,6 +266,13 @@ class Evaluation(Scores, Leased):
 
     def __str__(self) -> str:
         return f"{self.submission} {self.scope}"
+
+    @property
+    def queue_message(self) -> tuple[str, str, int]:
+        """Return what waits for a worker: to be built, or to be measured on its hardware."""
+        if self.status == EvaluationStatus.QUEUED:
+            return "build", queue.BUILD, self.pk
+        return "measure", self.hardware.queue, self.pk
 
     @property
     def judged_version(self) -> TaskVersion:

@@ -9,9 +9,9 @@ from django.db.models import Q
 
 from arena.accounts.models import Viewer
 from arena.catalog.models import DIRECT, EXTERNAL, Task, TaskVersion, Worker
+from arena.leases import LeasedQuerySet
 from arena.queue import BUILD
 from arena.runs.states import (
-    RUN_ACTIVE,
     RUN_JUDGED,
     SCOPES_COUNTED,
     RunStatus,
@@ -35,7 +35,7 @@ LOOKUPS = {
 """Lookups of filters of runs; any other filter is the slug of a related row."""
 
 
-class RunQuerySet(models.QuerySet["Run"]):
+class RunQuerySet(LeasedQuerySet["Run"]):
     def visible_to(self, user: Viewer) -> Self:
         """Return public runs, the user's own, and for staff every run; drafts' for staff alone."""
         if user.is_staff:
@@ -70,9 +70,6 @@ class RunQuerySet(models.QuerySet["Run"]):
     def external(self) -> Self:
         """Return the runs of agents that run elsewhere."""
         return self.filter(agent__adapter=EXTERNAL)
-
-    def active(self) -> Self:
-        return self.filter(status__in=RUN_ACTIVE)
 
     def continuable(self) -> Self:
         """Return the broken runs whose place no other run has taken since.
@@ -144,7 +141,7 @@ class RunQuerySet(models.QuerySet["Run"]):
         return found.filter(**{LOOKUPS.get(name, f"{name}__slug"): chosen[name] for name in chosen})
 
 
-class EvaluationQuerySet(models.QuerySet["Evaluation"]):
+class EvaluationQuerySet(LeasedQuerySet["Evaluation"]):
     def of_rounds(self) -> Self:
         """Return one evaluation per round: the agent's own verdict, else the final one."""
         own = self.model._default_manager.filter(

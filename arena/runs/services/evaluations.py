@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
-from django.db.models.functions import Now
+from django.db.models import Q, QuerySet
 
 from arena import queue, sockets
 from arena.catalog.models import Worker
 from arena.errors import Conflict, TooLarge, UserError
-from arena.leases import after_attempt, machine_of
+from arena.leases import machine_of
 from arena.runs.models import Evaluation, GateResult, Measurement, Run, Submission
 from arena.runs.scoring.best import best_first
 from arena.runs.services.rejudging import (
@@ -23,7 +23,6 @@ from arena.runs.services.rejudging import (
 )
 from arena.runs.services.runs import end_run, record_status
 from arena.runs.states import (
-    EVALUATION_HELD,
     INCONCLUSIVE,
     EvaluationStatus,
     Fault,
@@ -110,7 +109,7 @@ def request_evaluation(submission: Submission, scope: str) -> Evaluation:
             "scope": scope,
         }
         note(run.pk, "span_begin", body, id=_span(evaluation), parent=_span(submission))
-        queue.enqueue("build", queue.BUILD, evaluation.pk)
+        queue.enqueue(*evaluation.queue_message)
     return evaluation
 
 
@@ -152,7 +151,7 @@ def request_profile(submission: Submission, case: str) -> Evaluation:
                 "scope": Scope.PROFILE,
             }
             note(run.pk, "span_begin", body, id=_span(evaluation), parent=_span(submission))
-            queue.enqueue("measure", run.hardware.queue, evaluation.pk)
+            queue.enqueue(*evaluation.queue_message)
     return evaluation
 
 
@@ -161,9 +160,6 @@ def claim_evaluation(
 ) -> Evaluation | None:
     """Move an evaluation from one state to the next; None if it is not in that state.
 
-    Its state is a condition on the row that is updated, not on a join: of two claims at once, the
-    second waits for the row, looks at it again, and does not win.
-
     One that broke on this machine is left to another, where there is one.
     """
     if _is_for_others(evaluation_id, lease):
@@ -171,13 +167,8 @@ def claim_evaluation(
     active = Run.objects.filter(
         status__in=(RunStatus.RUNNING, RunStatus.JUDGING), cancel_requested=False
     )
-    claimable = Evaluation.objects.filter(
-        _of(active) | Q(scope=Scope.REJUDGE), pk=evaluation_id, status=from_status
-    )
-    changes: dict[str, Any] = {"status": to_status, "lease": lease, "heartbeat_at": Now()}
-    if from_status == EvaluationStatus.QUEUED:
-        changes |= {"attempts": F("attempts") + 1, "started_at": Now()}
-    if not claimable.update(**changes):
+    claimable = Evaluation.objects.filter(_of(active) | Q(scope=Scope.REJUDGE))
+    if not claimable.claim(evaluation_id, lease, from_status, to_status):
         return None
     return Evaluation.objects.select_related(
         "submission__run__task_version__task__operator", "task_version", "hardware"
@@ -187,8 +178,7 @@ def claim_evaluation(
 def heartbeat_evaluation(evaluation_id: int, lease: str) -> bool:
     """Renew an evaluation's lease; False if it is lost or the run is to stop."""
     goes_on = _of(Run.objects.filter(cancel_requested=False)) | Q(scope=Scope.REJUDGE)
-    held = _held(evaluation_id, lease).filter(goes_on)
-    return bool(held.update(heartbeat_at=Now()))
+    return Evaluation.objects.filter(goes_on).renew(evaluation_id, lease)
 
 
 def record_gate(evaluation_id: int, lease: str, gate: types.GateResult) -> bool:
@@ -197,7 +187,7 @@ def record_gate(evaluation_id: int, lease: str, gate: types.GateResult) -> bool:
     A verdict that is judged again leaves the trace as it is. False if the lease is lost.
     """
     with transaction.atomic():
-        if _held(evaluation_id, lease).select_for_update().first() is None:
+        if Evaluation.objects.held(evaluation_id, lease).select_for_update().first() is None:
             return False
         _store_gate(_with_run(evaluation_id), gate)
     return True
@@ -229,11 +219,12 @@ def _store_gate(evaluation: Evaluation, gate: types.GateResult) -> None:
 def finish_build(evaluation_id: int, lease: str) -> bool:
     """Move a built evaluation to its hardware's queue; False if the lease is lost."""
     with transaction.atomic():
-        built = _held(evaluation_id, lease).filter(status=EvaluationStatus.BUILDING)
-        if not built.update(status=EvaluationStatus.BUILT, lease="", heartbeat_at=Now()):
+        building = Evaluation.objects.filter(status=EvaluationStatus.BUILDING)
+        if not building.release(evaluation_id, lease, EvaluationStatus.BUILT):
             return False
-        hardware_queue = Evaluation.objects.values_list("hardware__queue", flat=True)
-        queue.enqueue("measure", hardware_queue.get(pk=evaluation_id), evaluation_id)
+        queue.enqueue(
+            *Evaluation.objects.select_related("hardware").get(pk=evaluation_id).queue_message
+        )
     return True
 
 
@@ -251,26 +242,22 @@ def finish_evaluation(evaluation_id: int, lease: str, report: types.Report) -> b
     if report.task_hash != evaluation.judged_version.content_hash:
         reason = "The task changed on disk after the run started: sync, then start the run again."
         return break_evaluation(evaluation_id, lease, reason)
-    data = to_json(report)
-    verdict, reason, message = data["verdict"], data["reason"] or "", data["message"]
-    scores = _scores(data)
+    verdict, message, scores = report.verdict.value, report.message, _scores(report)
+    reason = report.reason.value if report.reason else ""
     with transaction.atomic():
-        if not _held(evaluation_id, lease).update(
-            status=EvaluationStatus.DONE,
+        if not Evaluation.objects.end(
+            evaluation_id,
+            lease,
+            EvaluationStatus.DONE,
             verdict=verdict,
             reason=reason,
             message=message,
-            report=_public(data),
-            private={
-                "gates": [{name: g[name] for name in ("gate", "private")} for g in data["gates"]],
-                "seconds": data["seconds"],
-            },
-            fingerprint=data["fingerprint"],
-            judge_version=data["judge_version"],
-            aka_score=data["aka_score"],
-            noisy=data["noisy"],
-            ended_at=Now(),
-            lease="",
+            report=_public(report),
+            private=_private(report),
+            fingerprint=to_json(report.fingerprint),
+            judge_version=report.judge_version,
+            aka_score=report.aka_score,
+            noisy=report.noisy,
             **scores,
         ):
             return False
@@ -301,14 +288,8 @@ def finish_profile(evaluation_id: int, lease: str, profile: Profile) -> bool:
         EventDraft("span_end", end | about, id=f"{span}/end"),
     ]
     with transaction.atomic():
-        if not _held(evaluation_id, lease).update(
-            status=EvaluationStatus.DONE,
-            reason=reason,
-            message=data["message"],
-            report=data,
-            ended_at=Now(),
-            lease="",
-        ):
+        result = {"reason": reason, "message": data["message"], "report": data}
+        if not Evaluation.objects.end(evaluation_id, lease, EvaluationStatus.DONE, **result):
             return False
         record(submission.run_id, [_placed(draft, span) for draft in drafts], producer=SYSTEM)
     return True
@@ -328,8 +309,8 @@ def break_evaluation(
         text = f"Judging {how} and is retried: {reason}"
         return _judge_again(evaluation, lease, text, interrupted)
     with transaction.atomic():
-        ended = {"status": EvaluationStatus.BROKEN, "lease": "", "ended_at": Now()}
-        if not _held(evaluation_id, lease).update(verdict="broken", message=reason, **ended):
+        result = {"verdict": "broken", "message": reason}
+        if not Evaluation.objects.end(evaluation_id, lease, EvaluationStatus.BROKEN, **result):
             return False
         if evaluation.scope == Scope.REJUDGE:
             drop_rejudging(evaluation)
@@ -344,8 +325,7 @@ def break_evaluation(
 def _judge_again(evaluation: Evaluation, lease: str, text: str, interrupted: bool = False) -> bool:
     """Queue an evaluation once more, and note why. False if the lease is lost."""
     with transaction.atomic():
-        waiting = {"status": EvaluationStatus.QUEUED, "lease": "", "heartbeat_at": Now()}
-        if not _held(evaluation.pk, lease).update(**waiting, **after_attempt(lease, interrupted)):
+        if not evaluation.put_back(lease, interrupted):
             return False
         evaluation.gates.all().delete()
         evaluation.measurements.all().delete()
@@ -353,30 +333,35 @@ def _judge_again(evaluation: Evaluation, lease: str, text: str, interrupted: boo
         if evaluation.scope != Scope.REJUDGE and goes_on:
             body = {"text": text, "level": "warning"}
             note(evaluation.submission.run_id, "log", body, span=_span(evaluation))
-        queue.enqueue("build", queue.BUILD, evaluation.pk)
     return True
 
 
-def _public(report: Mapping[str, Any]) -> dict[str, Any]:
+def _public(report: types.Report) -> dict[str, Any]:
     """Return a report without hidden cases: no private parts, measurements of seen cases only.
 
     Its seconds are left out, since a candidate can spend them by a hidden size.
     """
-    gates = []
-    for gate in report["gates"]:
-        shown = {key: value for key, value in gate.items() if key not in ("private", "compiler")}
-        seen = [m for m in gate["measurements"] if m["split"] == Split.SEEN]
-        gates.append({**shown, "measurements": seen})
-    return {**report, "gates": gates, "seconds": {}}
+    data: dict[str, Any] = to_json(replace(report, seconds={}))
+    for gate in data["gates"]:
+        del gate["private"], gate["compiler"]
+        gate["measurements"] = [m for m in gate["measurements"] if m["split"] == Split.SEEN]
+    return data
 
 
-def _scores(report: Mapping[str, Any]) -> dict[str, float | None]:
-    seen, unseen = report["seen"] or {}, report["unseen"] or {}
-    return {
-        **{name: seen.get(name) for name in ("speedup", "low", "high")},
-        **{f"unseen_{name}": unseen.get(name) for name in ("speedup", "low", "high")},
-        "roofline_share": report["roofline_share"],
-    }
+def _private(report: types.Report) -> dict[str, Any]:
+    """Return the parts of a report that only staff can see."""
+    gates = [{"gate": gate.gate, "private": gate.private} for gate in report.gates]
+    data: dict[str, Any] = to_json({"gates": gates, "seconds": report.seconds})
+    return data
+
+
+def _scores(report: types.Report) -> dict[str, float | None]:
+    found = {"roofline_share": report.roofline_share}
+    for prefix, interval in (("", report.seen), ("unseen_", report.unseen)):
+        for name in ("speedup", "low", "high"):
+            found[f"{prefix}{name}"] = getattr(interval, name, None)
+    scores: dict[str, float | None] = to_json(found)
+    return scores
 
 
 def _record_end(
@@ -476,10 +461,6 @@ def _is_for_others(evaluation_id: int, lease: str) -> bool:
 def _of(runs: QuerySet[Run]) -> Q:
     """Return the condition that an evaluation is of these runs, without a join."""
     return Q(submission__in=Submission.objects.filter(run__in=runs))
-
-
-def _held(evaluation_id: int, lease: str) -> QuerySet[Evaluation]:
-    return Evaluation.objects.filter(pk=evaluation_id, lease=lease, status__in=EVALUATION_HELD)
 
 
 def _with_run(evaluation_id: int) -> Evaluation:

@@ -50,7 +50,7 @@ def request_rejudging(final: Evaluation) -> Evaluation:
             defaults={"hardware_id": final.hardware_id, "task_version": version},
         )
         if created:
-            queue.enqueue("build", queue.BUILD, evaluation.pk)
+            queue.enqueue(*evaluation.queue_message)
     return evaluation
 
 

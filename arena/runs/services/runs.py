@@ -100,7 +100,7 @@ def start_run(
         )
         place = Run.objects.ahead_of(run).count() + 1
         record_status(run.pk, RunStatus.QUEUED, queue=queue.AGENTS, queue_position=place)
-        queue.enqueue("run_agent", queue.AGENTS)
+        queue.enqueue(*run.queue_message)
     return run
 
 
@@ -112,11 +112,7 @@ def new_lease() -> str:
 def claim_run(run_id: str, lease: str) -> Run | None:
     """Move a queued run to running; None if another worker has it or it has ended."""
     with transaction.atomic():
-        queued = Run.objects.filter(pk=run_id, status=RunStatus.QUEUED, cancel_requested=False)
-        won = queued.update(
-            status=RunStatus.RUNNING, lease=lease, started_at=Now(), heartbeat_at=Now()
-        )
-        if not won:
+        if not Run.objects.filter(cancel_requested=False).claim(run_id, lease):
             return None
         record_status(run_id, RunStatus.RUNNING)
     return Run.objects.with_names().get(pk=run_id)
@@ -132,8 +128,7 @@ def claim_next(lease: str) -> Run | None:
 
 def heartbeat_run(run_id: str, lease: str) -> bool:
     """Renew a run's lease; False if it is lost or the run is to stop."""
-    held = Run.objects.active().filter(pk=run_id, lease=lease, cancel_requested=False)
-    return bool(held.update(heartbeat_at=Now()))
+    return Run.objects.filter(cancel_requested=False).renew(run_id, lease)
 
 
 def finish_run(run_id: str, lease: str, status: str, reason: str = "", fault: str = "") -> bool:

@@ -357,7 +357,7 @@ def test_silent_worker_loses_its_check(draft: Draft, staff: Any, bench: Hardware
     check = checks.request_check(draft, staff)
     checks.claim_check(check.pk, LEASE)
     Check.objects.update(heartbeat_at="2020-01-01T00:00Z")
-    assert checks.reap_checks() == 2  # taken from its worker, and sent again
+    assert checks.reap_checks() == 1
     check.refresh_from_db()
     assert check.status == "queued"
     assert not checks.heartbeat_check(check.pk, LEASE)

@@ -8,10 +8,9 @@ from django.utils import timezone
 
 from arena import queue
 from arena.catalog.models import Worker
-from arena.leases import MAX_INTERRUPTIONS
+from arena.leases import MAX_INTERRUPTIONS, QUEUE_HEAD
 from arena.runs import services
 from arena.runs.models import Evaluation, Event, Run
-from arena.runs.services.reaper import QUEUE_HEAD
 from arena.runs.trace.recording import note
 from tests.arena.factories import LEASE, ask_for_verdict, judge, messages_in, report
 
