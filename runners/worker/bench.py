@@ -150,3 +150,18 @@ def taken(
                     return
         pause(POLL_SECONDS)
     yield None
+
+
+@contextmanager
+def bench_of(model: type[Any], pk: int) -> Iterator[Bench | None]:
+    """Hold a bench of the hardware of a row, as `taken` does.
+
+    Where this process has none of that hardware, it is one that nobody else knows.
+    """
+    row = model._default_manager.filter(pk=pk)
+    slug = row.values_list("hardware__slug", flat=True).first()
+    benches = here.get(slug or "")
+    with taken(benches or [Bench()]) as bench:
+        yield bench
+        if bench is not None and not benches:
+            bench.clear()

@@ -32,7 +32,7 @@ from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 from runners.process.supervisor import Child, Ended, Ending, stopping
 from runners.worker import judging
-from runners.worker.bench import Bench, here, taken
+from runners.worker.bench import Bench, bench_of
 
 PACKAGE = Path(judging.__file__).resolve().parents[2] / "evaluation"
 PEAKS = "peaks"
@@ -45,13 +45,9 @@ MAX_TEXT = 2_000
 
 def check(check_id: int) -> None:
     """Execute a queued check, once a bench of its hardware is free."""
-    found = Check.objects.filter(pk=check_id).select_related("hardware").first()
-    benches = here.get(found.hardware.slug) if found else None
-    with taken(benches or [Bench()]) as bench:
-        if bench is None:
-            return
+    with bench_of(Check, check_id) as bench:
         lease = new_lease()
-        if claimed := checks.claim_check(check_id, lease):
+        if bench is not None and (claimed := checks.claim_check(check_id, lease)):
             _carry_out(claimed, lease, bench)
 
 

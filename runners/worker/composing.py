@@ -14,7 +14,7 @@ from arena.runs.services import new_lease
 from arena.runs.states import Scope
 from evaluation.kinds.module.composition import COMPOSITION
 from evaluation.types import Report, from_json
-from runners.worker.bench import Bench, here, taken
+from runners.worker.bench import Bench, bench_of
 from runners.worker.judging import MEASURE, JudgeBroke, Judging, cache, is_interruption
 
 logger = logging.getLogger(__name__)
@@ -22,16 +22,10 @@ logger = logging.getLogger(__name__)
 
 def compose(composition_id: int) -> None:
     """Measure a queued composition, once a bench of its hardware is free."""
-    found = Composition.objects.filter(pk=composition_id).select_related("hardware").first()
-    benches = here.get(found.hardware.slug) if found else None
-    with taken(benches or [Bench()]) as bench:
-        if bench is None:
-            return
+    with bench_of(Composition, composition_id) as bench:
         lease = new_lease()
-        if claimed := compositions.claim(composition_id, lease):
+        if bench is not None and (claimed := compositions.claim(composition_id, lease)):
             _carry_out(claimed, lease, bench)
-        if not benches:
-            bench.clear()  # nobody else knows it
 
 
 def _carry_out(composition: Composition, lease: str, bench: Bench) -> None:

@@ -26,7 +26,7 @@ from evaluation.code.building import nvcc
 from evaluation.types import GateResult, Profile, Report, Verdict, from_json
 from runners.process.supervisor import Child, Ended, Ending
 from runners.worker import health
-from runners.worker.bench import Bench, OnLines, beside_processor, here, taken
+from runners.worker.bench import Bench, OnLines, bench_of, beside_processor, taken
 from runners.worker.release import Release
 
 logger = logging.getLogger(__name__)
@@ -84,13 +84,9 @@ def build(evaluation_id: int) -> None:
 
 def measure(evaluation_id: int) -> None:
     """Execute the measure stage, once a bench of its hardware is free."""
-    found = Evaluation.objects.filter(pk=evaluation_id).select_related("hardware").first()
-    benches = here.get(found.hardware.slug) if found else None
-    with taken(benches or [Bench()]) as bench:
+    with bench_of(Evaluation, evaluation_id) as bench:
         if bench is not None:
             _judge(evaluation_id, MEASURE, bench)
-            if not benches:
-                bench.clear()  # nobody else knows it
 
 
 def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None:
