@@ -19,6 +19,7 @@ from typing import Any, TextIO
 from evaluation import JUDGE_VERSION
 from evaluation.bench.devices import detect
 from evaluation.bench.devices.device import Device
+from evaluation.errors import TaskError
 from evaluation.importers.generations import binding, records, verdicts
 from evaluation.importers.generations.generation import Generation
 from evaluation.importers.generations.tasks import Suites
@@ -27,6 +28,8 @@ from evaluation.judge.verdict_queue import VerdictQueue
 from evaluation.types import Reason, to_json
 
 NO_TASK = "NO_TASK"
+OTHER_ARGUMENTS = "OTHER_ARGUMENTS"
+"""Reason of a module that asks for what the problem does not give: it answers another one."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,19 @@ class Campaign:
             str(root.absolute()), task, generation.text, self.kind, str(self.cache), self.scope
         )
 
+    def _has_other_interface(self, work: Work, written: records.RecordFile) -> bool:
+        """Record a source whose module takes other arguments than the problem gives, as that."""
+        try:
+            found = binding.check_interface(work.job)
+        except TaskError:  # its verdict says so
+            return False
+        if "takes other arguments" not in found.reason:
+            return False
+        judged = verdicts.unjudged(OTHER_ARGUMENTS, found.message)
+        for generation in work.generations:
+            written.add(records.record_of(generation, work.task, judged))
+        return True
+
     def run(
         self,
         devices: Sequence[Device],
@@ -104,6 +120,7 @@ class Campaign:
         for each in without:
             judged = verdicts.unjudged(NO_TASK, self.suites.why_no_task(each))
             written.add(records.record_of(each, "", judged))
+        work = [each for each in work if not self._has_other_interface(each, written)]
         progress = Progress(len(work), sys.stderr)
 
         def record(each: Work, result: Mapping[str, Any]) -> None:

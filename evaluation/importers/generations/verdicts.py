@@ -180,9 +180,10 @@ def _message(report: Report) -> str:
 def clean(message: str) -> str:
     """Return a message of one line, without folders of the machine, cut to its length.
 
-    Of a traceback it is the last line, which names the error.
+    Of a traceback it is the line behind the last frame, which names the error; more may follow.
     """
     if _FRAME in message:
-        message = message.strip().splitlines()[-1]
+        behind = message.strip().rpartition(_FRAME)[2].splitlines()[1:]
+        message = next((line for line in behind if line[:1].strip()), behind[-1] if behind else "")
     line = " ".join(printable(message).split())
     return _ROOTS.sub("", line)[:MAX_MESSAGE]

@@ -14,7 +14,7 @@ import pytest
 
 from evaluation.__main__ import main
 from evaluation.importers.checkout import Checkout
-from evaluation.importers.generations import binding, packed, records
+from evaluation.importers.generations import binding, campaign, packed, records
 from evaluation.importers.importer import import_suite
 from evaluation.importers.suites import suites
 from tests.evaluation.importers.suite_checkout import LICENCE, commit, path_of, problem
@@ -116,9 +116,10 @@ def test_campaign_that_was_killed_continues_with_its_records(
         (1, 1): "wrong",
         (1, 2): "passed",
         (1, 3): "failed",
-        (1, 4): "failed",
+        (1, 4): "not_judged",
         (2, 0): "not_judged",
     }
+    assert by_place[1, 4]["reason"] == campaign.OTHER_ARGUMENTS
     assert by_place[1, 0] == by_place[1, 2] and by_place[1, 0]["speedup"] > 0
     assert by_place[1, 0]["precision_rule"] == "tf32"
     assert head["ended_at"] and head["collections"]["mine"]["title"] == "mine"

@@ -59,6 +59,8 @@ def test_message_is_one_line_without_folders_and_short() -> None:
     )
     trace = 'ran: Traceback:\n  File "/x/y/kb.py", line 3, in forward\n    a\nValueError: no /x/y/z'
     assert clean(trace) == "ValueError: no z"
+    hints = "\nCUDA errors may be reported late.\n\nCompile with `TORCH_USE_CUDA_DSA`."
+    assert clean(f"{trace}{hints}") == "ValueError: no z"
     assert len(clean("a" * 1000)) == records.MAX_MESSAGE
 
 
