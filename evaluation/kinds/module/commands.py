@@ -329,8 +329,8 @@ def _rounded(ratios: object) -> list[float]:
 
 def show_ceilings(options: argparse.Namespace) -> int:
     """Measure the ceilings of tasks in eager, and print one line for each phase."""
+    from evaluation.kinds.module.bounds import ceiling
     from evaluation.kinds.module.session import LiveSession
-    from evaluation.kinds.module.times import ceiling
     from evaluation.sandboxed.model.phases import Regime
 
     kind = kind_of((GPU, CPU))

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import TYPE_CHECKING
 
 from evaluation.bench.timing.disturbance import Disturbance
 from evaluation.bench.timing.estimates import NOISY
 from evaluation.bench.timing.intervals import half_width
-from evaluation.code.cache_folder import replace_text
 from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError
-from evaluation.kinds.module import drops, windows
+from evaluation.kinds.module import bounds, drops, module_times, windows
 from evaluation.kinds.module.drops import Reported
 from evaluation.kinds.module.limits import Ratios, limits_of
-from evaluation.kinds.module.windows import ModelWindows, ModuleTiming, Timing
+from evaluation.kinds.module.module_times import ModuleTiming
+from evaluation.kinds.module.windows import ModelWindows, Timing
 from evaluation.sandbox import procfs
 from evaluation.sandboxed.model.phases import DECODED_TOKENS, Regime
 from evaluation.tasks.input_families import dtype_name
@@ -41,7 +37,6 @@ if TYPE_CHECKING:
     from evaluation.kinds.module.session import LiveSession, Memory
     from evaluation.kinds.module.trial import Trial
 
-CEILINGS = "ceilings.json"
 MAX_REFUSAL = 300
 """Characters of the reason why a launch could not be captured."""
 ERROR_LINE = re.compile(r"[\w.]*(Error|Exception)\b.*: ")
@@ -109,25 +104,37 @@ def measured_times(trial: Trial) -> GateResult:
         task.name: {
             phase: module
             for phase in trial.architecture.phases
-            if (module := windows.measure_module(session, task, phase))
+            if (module := module_times.measure_module(session, task, phase))
         }
         for task in session.tasks
     }
     phases = {phase: _quiet_phase(trial, phase, limits) for phase in trial.architecture.phases}
     wait_until_quiet(session.kind, trial.disturbance)
-    ceilings = _ceilings(session, phases)
-    for phase in _over(phases, ceilings):  # noise can do that too: both are measured once more
-        phases[phase] = _quiet_phase(trial, phase, limits)
-        ceilings[phase] = ceiling(session, phase, phases[phase].chosen[1], again=True)
-    over = _over(phases, ceilings)
-    found = {phase: each.regimes for phase, each in phases.items()}
     best = {phase: each.best for phase, each in phases.items()}
+    ceilings = bounds.ceilings_of(session, best, {p: each.chosen[1] for p, each in phases.items()})
+    for phase in bounds.over(best, ceilings):  # noise can do that too: both are measured once more
+        phases[phase] = _quiet_phase(trial, phase, limits)
+        best[phase] = phases[phase].best
+        ceilings[phase] = bounds.ceiling(session, phase, phases[phase].chosen[1], again=True)
+    over = bounds.over(best, ceilings)
+    _measure_again(session, modules, {phase: each.regimes for phase, each in phases.items()})
+    fastest = _fastest(modules)
+    for phase in bounds.unexplained(session, fastest, phases):  # measured once more, in each shape
+        fastest[phase] = bounds.fastest_alone(session, phase, fastest[phase])
+        phases[phase] = _quiet_phase(trial, phase, limits)
+        best[phase] = phases[phase].best
+    unexplained = bounds.unexplained(session, fastest, phases)
+    found = {phase: each.regimes for phase, each in phases.items()}
     chosen = {phase: each.chosen for phase, each in phases.items()}
     engaged = {phase: each.engaged for phase, each in phases.items()}
     not_compiled = [phase for phase, each in phases.items() if each.not_compiled]
-    _measure_again(session, modules, found)
     alone = modules[session.tasks[0].name] if len(modules) == 1 else {}
     reported = {mode: _reported(session, mode) for mode in ("candidate", "library")}
+    memory_ratio = _resident(session, "candidate") / _resident(session, "library")
+    best = {
+        phase: bounds.against_unslowed(session, phase, chosen[phase][1], timing)
+        for phase, timing in best.items()
+    }
     deployed = combined(best, session.size.steps)
     isolated = _isolated(timing for timings in modules.values() for timing in timings.values())
     facts = drops.Facts(
@@ -138,12 +145,11 @@ def measured_times(trial: Trial) -> GateResult:
         baseline=reported["library"],
         captured=_all_captured(engaged, "candidate"),
         baseline_captured=_all_captured(engaged, "library"),
-        memory_ratio=_resident(session, "candidate") / _resident(session, "library"),
+        memory_ratio=memory_ratio,
         over_ceiling=bool(over),
         not_compiled=bool(not_compiled),
     )
     reason = drops.drop(facts)
-    unexplained = _unexplained(session, _fastest(modules), found)
     detail = {
         "isolated": isolated,
         "modules": {name: _isolated(timings.values()) for name, timings in modules.items()},
@@ -178,12 +184,14 @@ def measured_times(trial: Trial) -> GateResult:
         total=sum(map(len, found.values())),
         message=_message(isolated, deployed, reason, unexplained),
     )
-    if over:
+    if disputed := over or unexplained:
+        free = "faster than the model with a module that takes no time"
+        why = free if over else "the model gains more than its modules alone explain"
         return dataclasses.replace(
             result,
             verdict=Verdict.DISPUTED,
             reason=Reason.FASTER_THAN_ROOFLINE,
-            message=f"{', '.join(over)}: faster than the model with a module that takes no time",
+            message=f"{', '.join(disputed)}: {why}",
         )
     return result
 
@@ -220,7 +228,7 @@ def _measured_phase(trial: Trial, phase: str, limits: Ratios) -> MeasuredPhase:
     found: dict[Regime, Timing] = {}
     engaged: dict[Regime, Engaged] = {}
     pairs: dict[Regime, tuple[ModelWindows, ModelWindows]] = {}
-    memory = session.phase_memory(phase, _slots(session, phase))
+    memory = session.phase_memory(phase, windows.slots_of(session, phase))
     try:
         for regime in trial.extent.of(phase):
             baseline = ModelWindows(session, "library", phase, memory, regime)
@@ -268,7 +276,7 @@ def _measure_again(
     for task in session.tasks:
         for phase, timing in modules[task.name].items():
             if timing.regime not in found[phase]:
-                again = windows.measure_module(session, task, phase, (Regime.EAGER,))
+                again = module_times.measure_module(session, task, phase, (Regime.EAGER,))
                 assert again is not None, "taped before"
                 modules[task.name][phase] = again
 
@@ -294,11 +302,6 @@ def close_to_best(timings: Mapping[Regime, Timing]) -> list[Regime]:
         for regime, timing in timings.items()
         if timing.candidate_us < CLOSE * ours or timing.baseline_us < CLOSE * theirs
     ]
-
-
-def _slots(session: LiveSession, phase: str) -> int:
-    """Return the most launches of a window. A decode is one: its prompt is not timed."""
-    return 1 if phase == "decode" else windows.SLOTS[session.kind]
 
 
 def _candidate(session: LiveSession, phase: str, memory: Memory, regime: Regime) -> ModelWindows:
@@ -369,76 +372,6 @@ def _regime(
     """Return the speedup of a request in one regime, against the baseline in the same one."""
     timings = {phase: each[regime] for phase, each in found.items() if regime in each}
     return combined(timings, session.size.steps).speedup if timings else None
-
-
-def _ceilings(session: LiveSession, phases: Mapping[str, MeasuredPhase]) -> dict[str, Interval]:
-    """Return the ceilings of phases in which the candidate is faster, from the cache if known."""
-    return {
-        phase: ceiling(session, phase, each.chosen[1])
-        for phase, each in phases.items()
-        if each.best.speedup.low > 1
-    }
-
-
-def _over(phases: Mapping[str, MeasuredPhase], ceilings: Mapping[str, Interval]) -> list[str]:
-    """Return the phases that are faster than their ceiling, beyond both intervals."""
-    return [
-        phase for phase, found in ceilings.items() if phases[phase].best.speedup.low > found.high
-    ]
-
-
-def _unexplained(
-    session: LiveSession,
-    alone: Mapping[str, ModuleTiming],
-    found: Mapping[str, Mapping[Regime, Timing]],
-) -> list[str]:
-    """Return the phases that gain more than the module alone explains, both in one regime."""
-    phases = []
-    for phase, timing in alone.items():
-        regime = timing.regime
-        model = found[phase].get(regime)
-        if model is None or model.speedup.low <= 1:
-            continue
-        if drops.is_unexplained(model.speedup, timing.speedup, ceiling(session, phase, regime)):
-            phases.append(phase)
-    return phases
-
-
-def ceiling(session: LiveSession, phase: str, regime: Regime, again: bool = False) -> Interval:
-    """Return the speedup of the model whose modules take no time, measured once per machine.
-
-    `again` measures in any case; the higher one is kept, since the other was disturbed.
-    """
-    path = session.cache / "production" / CEILINGS
-    key = "/".join(
-        (session.architecture.hash[:16], "+".join(sorted(task.name for task in session.tasks)),
-         phase, regime.value, session.device, torch.__version__)
-    )  # fmt: skip
-    known = _read(path)
-    if key not in known or again:
-        measured = to_json(_measured_ceiling(session, phase, regime))
-        known[key] = max(known.get(key, measured), measured, key=lambda found: found["high"])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(path, json.dumps({**_read(path), **known}))
-    return Interval(**known[key])
-
-
-def _measured_ceiling(session: LiveSession, phase: str, regime: Regime) -> Interval:
-    memory = session.phase_memory(phase, _slots(session, phase))
-    try:
-        baseline = ModelWindows(session, "library", phase, memory, regime)
-        free = ModelWindows(session, "free", phase, memory, regime)
-        return windows.measure(free, baseline, windows.PLANS[session.kind]).speedup
-    finally:
-        memory.close()
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
 
 
 def _resident(session: LiveSession, mode: str) -> int:

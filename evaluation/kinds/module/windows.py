@@ -16,20 +16,16 @@ from typing import Any
 import torch
 
 from evaluation.bench.anticheat.late_inputs import LateInputs
-from evaluation.bench.devices import detect
 from evaluation.bench.process.handle import no_sampling
 from evaluation.bench.timing import estimates
 from evaluation.bench.timing.estimates import Block
 from evaluation.bench.timing.plan import Plan, Spread
 from evaluation.bench.timing.window import MIN_LAUNCHES, act
-from evaluation.bench.turns import Bench, Entrant
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import Broken, SubmissionError
-from evaluation.kinds.module import budget, drops, tape
-from evaluation.kinds.module.architectures import ModuleTask
+from evaluation.kinds.module import budget, drops
 from evaluation.kinds.module.limits import Ratios
 from evaluation.kinds.module.session import UNTRUSTED, LiveSession, Memory, PhaseMemory, at_rank
-from evaluation.kinds.module.workload import RankRing, TapedCall
 from evaluation.sandboxed.model.phases import Regime
 from evaluation.types import Interval, Reason
 
@@ -40,19 +36,9 @@ PLANS = {
 }
 SHORT_PLANS = {GPU: Plan(0.015, 4, 6, 0.05, 0.5, SPREAD)}
 """Plans that show whether a regime may be the best; without one all are measured in full."""
-MODULE_PLANS = {
-    CPU: Plan(0.004, 14, 42, 0.02, 0.8, SPREAD),
-    GPU: Plan(0.008, 10, 30, 0.015, 0.4, SPREAD),
-}
-MODULE_REGIMES = {CPU: (Regime.EAGER,), GPU: (Regime.GRAPH, Regime.EAGER)}
-"""Regimes of a module alone. Most take a GPU less time than Python takes to launch them."""
-RANK_REGIMES = (Regime.EAGER,)
-"""Those of a module that is split over ranks."""
 SLOTS = {CPU: 1, GPU: 16}
 """Most launches of a window of a whole forward. On a GPU, handing it over takes half a millisecond.
 """
-TAPES = 3
-"""Forwards whose calls of a module are its inputs alone."""
 STAGED_CHECKED = 4
 """Launches that are checked of those whose inputs arrive just before them."""
 LATE_RATIO, LATE_PROOF = 10.0, 2
@@ -346,13 +332,6 @@ class Timing:
     """Standard deviation of the blocks' log ratios."""
 
 
-@dataclass(frozen=True)
-class ModuleTiming(Timing):
-    """A module alone against the library's, both in one regime."""
-
-    regime: Regime
-
-
 def measure(candidate: ModelWindows, baseline: ModelWindows, plan: Plan) -> Timing:
     """Measure blocks. A decode's prefill beyond the allowed time is added."""
     launches = launches_of(plan, baseline.launch_ns, baseline.memory.slots)
@@ -364,6 +343,18 @@ def measure(candidate: ModelWindows, baseline: ModelWindows, plan: Plan) -> Timi
         hidden = max(0.0, statistics.median(candidate.prefills) - allowed)
         blocks = [Block(block.candidate + hidden, block.baseline) for block in blocks]
     return timing_of(blocks, plan)
+
+
+def alone_ns(baseline: ModelWindows, count: int) -> list[float]:
+    """Return the nanoseconds of a launch in so many windows of the baseline by itself."""
+    plan, on_gpu = PLANS[baseline.session.kind], baseline.session.kind == GPU
+    baseline.start(launches_of(plan, baseline.launch_ns, baseline.memory.slots))
+    overheads, times = [], []
+    for _ in range(count):
+        overheads += [baseline.overhead()] if on_gpu else []
+        times.append(baseline.window())
+    blocks = without_overhead([Block(ns, ns) for ns in times], overheads)
+    return [block.baseline for block in blocks]
 
 
 def measured_blocks(candidate: ModelWindows, baseline: ModelWindows, plan: Plan) -> list[Block]:
@@ -412,48 +403,6 @@ def timing_of(blocks: Sequence[Block], plan: Plan) -> Timing:
     )
 
 
-def measure_module(
-    session: LiveSession,
-    task: ModuleTask,
-    phase: str,
-    regimes: Sequence[Regime] = (),
-    mode: str = "candidate",
-) -> ModuleTiming | None:
-    """Measure the first module of a task alone; None where its call cannot be taped.
-
-    It is measured in the first of `regimes` that both run in, usually those of its kind of device.
-    Raises: SubmissionError.
-    """
-    tapes = [tape.record(session, task, phase) for _ in range(TAPES)]
-    if not tapes[0].calls:
-        return None
-    path = tapes[0].calls[0].path
-    calls = [call for taped in tapes for call in taped.calls if call.path == path]
-    workload, plan = TapedCall(session, calls), MODULE_PLANS[session.kind]
-    bench = bench_of(session)
-    device = detect.device_for(session.kind, session.cache)
-    entrants = [Entrant(session.process(name), name not in UNTRUSTED) for name in (mode, "library")]
-    ranks = session.architecture.ranks
-    usual = MODULE_REGIMES[session.kind] if ranks == 1 else RANK_REGIMES
-    for regime in regimes or usual:
-        workload.values["regime"] = regime.value
-        as_graph = regime is Regime.GRAPH
-        settled = bench.timers(
-            workload, device, plan, entrants, f"{phase} {path}, timed", captures=as_graph
-        )
-        with settled as (candidate, baseline):
-            if not as_graph or (candidate.captured and baseline.captured):
-                candidate.min_checked = 1.0  # it has some dozens of windows
-                found = bench.judged_blocks(candidate, baseline, plan).counted
-                return ModuleTiming(**vars(timing_of(found, plan)), regime=regime)
-    return None
-
-
-def bench_of(session: LiveSession) -> Bench:
-    """Return the bench of modules alone, in the memory of every rank."""
-    first, *others = session.memories
-    if not others:
-        return Bench(first, tolerant=True)
-    return Bench(
-        first, True, lambda workload, slots, _: RankRing(workload, slots, session.memories)
-    )
+def slots_of(session: LiveSession, phase: str) -> int:
+    """Return the most launches of a window. A decode is one: its prompt is not timed."""
+    return 1 if phase == "decode" else SLOTS[session.kind]

@@ -12,8 +12,8 @@ from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError
 from evaluation.kinds.module import judge as production
 from evaluation.kinds.module.architectures import find_task
+from evaluation.kinds.module.module_times import ModuleTiming, measure_module
 from evaluation.kinds.module.session import LiveSession
-from evaluation.kinds.module.windows import ModuleTiming, measure_module
 from evaluation.types import Reason
 from tests.conftest import skip_or_fail
 

@@ -119,12 +119,12 @@ def judged(cache: Path, server: ForkServer, *candidates: str) -> Report:
 def test_model_with_two_kernels_is_checked_and_timed(
     cache: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from evaluation.kinds.module import windows
+    from evaluation.kinds.module import module_times, windows
 
     few = {"min_blocks": 2, "max_blocks": 2}
     monkeypatch.setitem(windows.PLANS, CPU, dataclasses.replace(windows.PLANS[CPU], **few))
-    short = dataclasses.replace(windows.MODULE_PLANS[CPU], **few)
-    monkeypatch.setitem(windows.MODULE_PLANS, CPU, short)
+    short = dataclasses.replace(module_times.MODULE_PLANS[CPU], **few)
+    monkeypatch.setitem(module_times.MODULE_PLANS, CPU, short)
     report = judged(cache, server, "fused_norm", "silu_mlp")
     assert report.verdict is Verdict.PASSED, report.message
     assert (report.task, report.task_hash) == ("llama/composition", LLAMA.hash)

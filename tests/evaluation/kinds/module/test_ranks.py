@@ -12,7 +12,7 @@ from evaluation.bench.process import rank_channels
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU
 from evaluation.kinds.module import judge as production
-from evaluation.kinds.module import windows
+from evaluation.kinds.module import module_times, windows
 from evaluation.kinds.module.architectures import find_task
 from evaluation.kinds.module.composition import Part
 from evaluation.sandboxed.model.phases import extent
@@ -44,8 +44,8 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank_channels, "MAX_APART_SECONDS", 2.0)
     plan = dataclasses.replace(windows.PLANS[CPU], min_blocks=2, max_blocks=2)
     monkeypatch.setitem(windows.PLANS, CPU, plan)
-    short = dataclasses.replace(windows.MODULE_PLANS[CPU], min_blocks=2, max_blocks=2)
-    monkeypatch.setitem(windows.MODULE_PLANS, CPU, short)
+    short = dataclasses.replace(module_times.MODULE_PLANS[CPU], min_blocks=2, max_blocks=2)
+    monkeypatch.setitem(module_times.MODULE_PLANS, CPU, short)
 
 
 def judged(source: str, cache: Path, fork_server: ForkServer) -> Report:

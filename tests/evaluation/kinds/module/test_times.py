@@ -114,7 +114,7 @@ def test_module_is_measured_again_where_its_model_does_not_run_in_its_regime(
         asked.append((task.name, phase))
         return module(*regimes)
 
-    monkeypatch.setattr(times.windows, "measure_module", measure_module)
+    monkeypatch.setattr(times.module_times, "measure_module", measure_module)
     session: Any = SimpleNamespace(tasks=[SimpleNamespace(name="norm")])
     modules = {"norm": {"prefill": module(Regime.GRAPH), "decode": module(Regime.GRAPH)}}
     one = timing(1, 1)
