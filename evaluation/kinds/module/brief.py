@@ -90,7 +90,8 @@ alternate. {regimes}
    Then the model's error against a float32 model is at most {median:.2f} times that of the
    library's model in the median, and {tail:.2f} times in the 90th percentile. Then a model in
    which `ModelNew` is loaded and not put in must be unchanged, bit for bit.
-4. performance: the times above. A model that is faster than with a module that takes no time is
+4. performance: the times above, in which some inputs arrive just before their forward. A model
+   that is faster than with a module that takes no time, or than its modules alone explain, is
    disputed.
 
 Next tokens of a decode depend on secret noise that comes after the prefill, so no step can be
