@@ -135,3 +135,25 @@ def test_window_runs_each_launch_on_inputs_of_its_own() -> None:
     found.memory.write = lambda slot, inputs: written.update({slot: inputs})  # type: ignore[method-assign]
     found.window()
     assert [written[slot]["x"] for slot in range(4)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("in_time", [[], [2]])
+def test_launch_under_way_when_its_inputs_arrived_is_not_checked(
+    in_time: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    late = SimpleNamespace(
+        launches=[1, 2, 3],
+        moments=[],
+        write_decoys=lambda: None,
+        inject_missing=lambda: None,
+        in_time=lambda: in_time,
+    )
+    monkeypatch.setattr(windows, "LateInputs", lambda *_: late)
+    monkeypatch.setattr(windows, "PhaseMemory", Memory)
+    found = model_windows(Regime.EAGER, 5, Process())
+    found.start(5)
+    found.memory.read_all = lambda slot, *_: read.append(slot) or [{}]  # type: ignore[method-assign, func-returns-value]
+    for _ in range(60):
+        found.window()
+    assert set(read) == {0, 4, *in_time}
