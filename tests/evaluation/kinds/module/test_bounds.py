@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from evaluation.device_kind import GPU
 from evaluation.kinds.module import bounds
@@ -51,16 +54,20 @@ def alone(speedup: float) -> ModuleTiming:
     return ModuleTiming(1.0, speedup, Interval(speedup, speedup, speedup), 10, 0.0, Regime.GRAPH)
 
 
-def test_gain_is_explained_by_the_fastest_shape_of_a_module(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("module", "found"), [(2.0, ["forward"]), (4.0, [])])
+def test_gain_beyond_that_of_a_module_alone_is_unexplained(
+    module: float, found: list[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(bounds, "ceiling", lambda *_: Interval(1.5, 1.5, 1.5))
-    monkeypatch.setattr(
-        bounds.module_times, "measure_shapes", lambda *_: [alone(1.5), alone(4.0), alone(2.0)]
+    known = SimpleNamespace(
+        cache=tmp_path,
+        architecture=SimpleNamespace(hash="0" * 64),
+        tasks=[SimpleNamespace(name="norm")],
+        device="cuda",
     )
+    file = tmp_path / "production" / bounds.CEILINGS
+    file.parent.mkdir()
+    key = f"{'0' * 16}/norm/forward/graph/cuda/{torch.__version__}"
+    file.write_text(json.dumps({key: {"speedup": 1.5, "low": 1.5, "high": 1.5}}))
+    session: Any = known
     phases = {"forward": SimpleNamespace(regimes={Regime.GRAPH: BESIDE})}
-    first = {"forward": alone(2.0)}
-    assert bounds.unexplained(session([]), first, phases) == ["forward"]
-    fastest = {"forward": bounds.fastest_alone(session([]), "forward", first["forward"])}
-    assert fastest["forward"].speedup.speedup == 4.0
-    assert bounds.unexplained(session([]), fastest, phases) == []
+    assert bounds.unexplained(session, {"forward": alone(module)}, phases) == found
