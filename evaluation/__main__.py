@@ -28,6 +28,7 @@ import select
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -38,10 +39,10 @@ os.environ["GOMP_SPINCOUNT"] = "0"
 
 from evaluation import device_kind
 from evaluation.bench.devices import detect
+from evaluation.bench.devices.device import Device
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.cache_folder import default_cache
-from evaluation.code.languages import languages
-from evaluation.errors import RequestError, TaskError
+from evaluation.errors import RequestError
 from evaluation.importers import command as importing
 from evaluation.importers.generations import commands as generations
 from evaluation.judge import report_text
@@ -55,23 +56,15 @@ from evaluation.judge.answers import (
     judged,
     judged_in_lines,
     print_json,
-    source_of,
     stage_and_scope,
 )
-from evaluation.judge.request import MAX_BYTES, SCOPES, Emit, Request
-from evaluation.kinds.kernel import judge as kernel_judge
-from evaluation.kinds.kernel.load import load_task, load_tasks
-from evaluation.kinds.module import commands as module_commands
-from evaluation.kinds.module.architectures import TRACK, not_admitted
-from evaluation.kinds.module.composition import COMPOSITION
-from evaluation.kinds.repository import commands as repository_commands
-from evaluation.kinds.repository import task as repository
-from evaluation.tasks.spec import Task, folder_of
+from evaluation.judge.commands import Commands
+from evaluation.judge.kinds import kind_of, kinds
+from evaluation.judge.request import SCOPES, TASKS, Emit, Request
 from evaluation.types import GateResult, Profile, Report, to_json
 
 # Functions import what takes seconds: torch, by way of sessions, profiles and admission.
 
-TASKS = Path(__file__).resolve().parent.parent / "tasks"
 IDLE_SECONDS = 3.0
 """After this time without a request, a waiting judge imports what only some requests need."""
 
@@ -118,13 +111,10 @@ def parser() -> argparse.ArgumentParser:
         "admit", help=summary, description=f"{summary}. See tasks/README.md."
     )
     admit.set_defaults(command=admit_tasks)
-    fit = commands.add_parser("fit", help="fit the tolerance of operators, and write fitted.toml")
-    fit.set_defaults(command=fit_operators)
-    fit.add_argument("operators", nargs="+", help="such as rms_norm")
-    fit.add_argument("--tasks", type=Path, default=TASKS, help="the folder of operators")
     importing.add(commands)
     generations.add(commands, _cache)
-    module_commands.add_parser(commands, _cache)
+    for kind in kinds():
+        kind.commands.add(commands, _cache)
     hardware = commands.add_parser("hardware", help="list devices, measured peaks and isolation")
     hardware.set_defaults(command=show_hardware)
     for command in (judge, profile):
@@ -184,89 +174,52 @@ def restart_on_device(options: argparse.Namespace, argv: Sequence[str]) -> None:
 
 
 def judge_sources(options: argparse.Namespace) -> int:
-    """Judge the named files."""
-    if options.track == TRACK:
-        return module_commands.judge_sources(options)
-    if options.track == repository.TRACK:
-        return repository_commands.judge_sources(options)
-    request = _request_of_files(options, options.scope)
-    on_terminal = sys.stderr.isatty() and not options.json
-    judge = partial(_judged_on_a_terminal if on_terminal else kernel_judge.evaluate, request)
-    return judged(judge, options.json, report_text.report)
-
-
-def _judged_on_a_terminal(request: Request, emit: Emit) -> Report:
-    """Judge, and show on stderr which case is judged now: a gate takes up to a minute."""
+    """Judge the named files, and show on a terminal which case is judged now."""
+    commands, request = _request_of_files(options, options.scope)
     line = report_text.ProgressLine(sys.stderr)
 
-    def emit_below(result: GateResult) -> None:
-        line.clear()
-        emit(result)
+    def judge(emit: Emit) -> Report:
+        def emit_below(result: GateResult) -> None:
+            line.clear()
+            emit(result)
 
-    try:
-        return kernel_judge.evaluate(request, emit_below, progress=line.show)
-    finally:
-        line.clear()
+        try:
+            return commands.judge(replace(request, progress=line.show), emit_below)
+        finally:
+            line.clear()
+
+    quiet = options.json or not sys.stderr.isatty()
+    run = partial(commands.judge, request) if quiet else judge
+    return judged(run, options.json, commands.summary)
 
 
 def profile_sources(options: argparse.Namespace) -> int:
     """Profile the named files on one seen case."""
-    if options.track == TRACK:
-        raise RequestError(module_commands.not_profiled(options.operator))
-    if options.track == repository.TRACK:
-        raise RequestError(repository_commands.not_profiled(options.operator))
-    from evaluation.kinds.kernel import profile as profiling
-
-    case = profiling.seen_case(_task(options), options.case)
-    profile = profiling.profile_submission(_request_of_files(options), case)
+    commands, request = _request_of_files(options)
+    profile = commands.profile(request, options.case)
     print(json.dumps(to_json(profile)) if options.json else report_text.profile(profile))
     return PASSED if profile.kernels else NOT_PASSED
 
 
 def admit_tasks(options: argparse.Namespace) -> int:
-    """Check the tasks of an operator, or one of them."""
-    options.operator, _, track = options.operator.partition("/")  # as tasks are named elsewhere
-    options.track = options.track or track
-    if options.track == TRACK:
-        raise RequestError(not_admitted(options.operator))
-    if options.track == repository.TRACK:
-        return repository_commands.admit_task(options)
-    folder = folder_of(options.tasks, options.operator)
-    tasks = [_task(options)] if options.track else load_tasks(folder)
-    with ForkServer() as fork_server:
-        found = [_admitted(task, options, fork_server) for task in tasks]
+    """Check the tasks of an operator, or one of them; true also for what cannot be judged here."""
+    name, _, track = options.operator.partition("/")  # as tasks are named elsewhere
+    track, test = options.track or track, options.self_test
+    commands = kind_of(track).commands
+    device = _device(options)
+    tasks = commands.to_admit(options.tasks, name, track, device)
+    with ForkServer() as server:
+        found = [
+            admitted(
+                task.slug,
+                options,
+                commands.unavailable(task, device),
+                partial(commands.admit, task, options.cache, fork_server=server, self_test=test),
+                commands.attempts(task, test),
+            )
+            for task in tasks
+        ]
     return PASSED if all(found) else NOT_PASSED
-
-
-def fit_operators(options: argparse.Namespace) -> int:
-    """Fit the tolerance of operators; an operator that cannot be fitted does not stop the rest."""
-    from evaluation.kinds.kernel.admission import fit, reference_process
-
-    refused = 0
-    with ForkServer() as fork_server:
-        for name in options.operators:
-            folder = folder_of(options.tasks, name)
-            try:
-                fitted = reference_process.fit(fork_server, folder)
-            except TaskError as error:
-                print(f"{name}: refused: {error}", file=sys.stderr)
-                refused += 1
-                continue
-            print(f"{name}: {fit.text(fitted)}: {fit.write(folder, fitted)}")
-    return NOT_PASSED if refused else PASSED
-
-
-def _admitted(task: Task, options: argparse.Namespace, fork_server: ForkServer) -> bool:
-    """Return false for a task that is refused; true also for one that cannot be judged here."""
-    from evaluation.kinds.kernel.admission.admit import admit, implementations
-
-    return admitted(
-        task.slug,
-        options,
-        languages()[task.track.target].runs_here() or _misplaced(task, options),
-        lambda report: admit(task, options.cache, report, fork_server, self_test=options.self_test),
-        lambda: sum(1 for _ in implementations(task, self_test=options.self_test)),
-    )
 
 
 def show_hardware(options: argparse.Namespace) -> int:
@@ -317,19 +270,14 @@ def serve_request(text: str, fork_server: ForkServer | None = None) -> int:
     """Judge the request in `text`; every answer is a JSON line."""
     try:
         data = _parse(text)
-        if str(data["task"]).endswith((f"/{TRACK}", f"/{COMPOSITION}")):
-            cache = _cache(data.get("cache") or "")
-            return module_commands.serve(data, cache, fork_server)
-        if str(data["task"]).endswith(f"/{repository.TRACK}"):
-            return repository_commands.serve(data, _cache(data.get("cache") or ""), TASKS)
-        request = _request_of_json(data)
+        commands, request = _request_of_json(data)
     except (RequestError, ValueError, KeyError, TypeError) as error:
         print_json("error", {"message": str(error)})
         return BAD_REQUEST
     try:
         if data.get("profile") is not None:
-            return _emit_profile(request, str(data["profile"]))
-        return judged_in_lines(lambda emit: kernel_judge.evaluate(request, emit, fork_server))
+            return _emit_profile(commands, request, str(data["profile"]))
+        return judged_in_lines(lambda emit: commands.judge(request, emit, fork_server))
     except RequestError as error:
         print_json("error", {"message": str(error)})
         return BAD_REQUEST
@@ -351,70 +299,42 @@ def _parse(text: str) -> dict[str, Any]:
     return data
 
 
-def _request_of_json(data: Mapping[str, Any]) -> Request:
-    operator, _, track = data["task"].partition("/")
+def _request_of_json(data: Mapping[str, Any]) -> tuple[Commands, Request]:
+    name, _, track = data["task"].partition("/")
     stage, scope = stage_and_scope(data)
-    return Request(
-        task=load_task(Path(data.get("tasks_root") or TASKS), operator, track),
+    commands = kind_of(track).commands
+    request = Request(
+        task=commands.find(Path(data.get("tasks_root") or TASKS), name, track),
         files=dict(data["files"]),
         cache=_cache(data.get("cache") or ""),
         stage=stage,
         scope=scope,
         unconfined=is_unconfined(),
     )
+    return commands, request
 
 
-def _request_of_files(options: argparse.Namespace, scope: str = "final") -> Request:
-    task = _task(options)
-    files = read_sources(task, options.sources)
-    return Request(task, files, options.cache, scope=scope, unconfined=is_unconfined())
+def _request_of_files(
+    options: argparse.Namespace, scope: str = "final"
+) -> tuple[Commands, Request]:
+    commands = kind_of(options.track).commands
+    task = commands.find(options.tasks, options.operator, options.track, _device(options))
+    files = commands.read(task, options.sources)
+    return commands, Request(task, files, options.cache, scope=scope, unconfined=is_unconfined())
 
 
-def _task(options: argparse.Namespace) -> Task:
-    """Return the named task. Raises RequestError where the requested device is of another kind."""
-    task = load_task(options.tasks, options.operator, options.track)
-    if why := _misplaced(task, options):
-        raise RequestError(f"{task.slug} {why}")
-    return task
+def _device(options: argparse.Namespace) -> Device | None:
+    return detect.find(options.device, options.cache) if options.device else None
 
 
-def _misplaced(task: Task, options: argparse.Namespace) -> str:
-    """Return why a task is not judged on the requested device; empty when it is."""
-    if not options.device:
-        return ""
-    device = detect.find(options.device, options.cache)
-    kind = "a GPU" if task.kind == device_kind.GPU else "a CPU"
-    return "" if device.kind == task.kind else f"is judged on {kind}, and {device.slug} is not one"
-
-
-def _emit_profile(request: Request, case_name: str) -> int:
+def _emit_profile(commands: Commands, request: Request, case: str) -> int:
     """Answer with a profile of the seen case of that name, by default the largest."""
-    from evaluation.kinds.kernel import profile as profiling
-
     try:
-        case = profiling.seen_case(request.task, case_name)
+        profile = commands.profile(request, case)
     except RequestError as error:
-        profile = Profile(case_name, message=str(error))
-    else:
-        profile = profiling.profile_submission(request, case)
+        profile = Profile(case, message=str(error))
     print_json("profile", {**to_json(profile), "text": report_text.profile(profile)})
     return PASSED if profile.kernels else NOT_PASSED
-
-
-def read_sources(task: Task, paths: Sequence[Path]) -> dict[str, str]:
-    """Return the files to judge by name. A single file can have any name.
-
-    Raises: RequestError for an unreadable file, or one of another language.
-    """
-    suffix = Path(task.target_file).suffix
-    files: dict[str, str] = {}
-    for path in paths:
-        source = source_of(path, MAX_BYTES)
-        if len(paths) == 1 and path.suffix != suffix:
-            raise RequestError(f"{path}: {task.slug} takes a file that ends in {suffix}")
-        name = task.target_file if len(paths) == 1 else path.name
-        files[name] = source
-    return files
 
 
 if __name__ == "__main__":

@@ -71,11 +71,11 @@ def admitted(
     options: argparse.Namespace,
     unavailable: str,
     admit: Callable[[Callable[[Attempt | TaskCheck], None]], Admission],
-    count: Callable[[], int] | None = None,
+    attempts: int = 0,
 ) -> bool:
     """Check a task for admission, print what is found, and return whether it is admitted.
 
-    It is true also for a task that is `unavailable` here. `count` returns the number of attempts.
+    It is true also for one that is `unavailable` here. `attempts` is the number of those to come.
 
     Raises: TaskError, unless lines are asked for, where it is one.
     """
@@ -95,11 +95,10 @@ def admitted(
         print(f"{slug}: skipped: {unavailable}", file=sys.stderr)
         return True
     try:
-        if count:
-            number = count()
-            emit("task", {"count": number})
+        if attempts:
+            emit("task", {"count": attempts})
             if not (options.json or options.stream):
-                print(f"{slug}: judging {number} implementations", flush=True)
+                print(f"{slug}: judging {attempts} implementations", flush=True)
         admission = admit(report)
     except TaskError as error:
         if not options.stream:

@@ -11,11 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evaluation.types import Argument, Case
 
+if TYPE_CHECKING:
+    from evaluation.judge.commands import Commands
+
 FOLDERS = "evaluation.kinds"
+KERNEL = "kernel"
+"""The kind of a track that no other kind has."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,22 @@ class Kind:
     facts: type | None = None
     """The dataclass of what only tasks of this kind have."""
     labels: Labels = Labels()
+    more: tuple[str, ...] = ()
+    """Words in the place of a track by which several tasks are judged together."""
+
+    @property
+    def templates(self) -> dict[str, list[str]]:
+        """Return the templates of each part of a task's page; those of kernels for want of own."""
+        parts = ("source", "facts", "cases")
+        return {
+            part: [f"kinds/{kind}/{part}.html" for kind in (self.name, KERNEL)] for part in parts
+        }
+
+    @property
+    def commands(self) -> Commands:
+        """Return the COMMANDS of its module `commands`, which imports what judges."""
+        found: Commands = importlib.import_module(f"{FOLDERS}.{self.name}.commands").COMMANDS
+        return found
 
 
 @cache
@@ -108,6 +129,6 @@ def kinds() -> tuple[Kind, ...]:
 
 
 def kind_of(word: str) -> Kind:
-    """Return the kind of a track or of a suite."""
-    found = {kind.track: kind for kind in kinds()}
+    """Return the kind of a track or of a suite; that of kernels for any other word."""
+    found = {track: kind for kind in kinds() for track in (kind.track, *kind.more)}
     return found.get(word, found[""])

@@ -6,16 +6,19 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from evaluation.errors import SubmissionError
-from evaluation.tasks.spec import Task
-from evaluation.types import GateResult, Reason
+from evaluation.types import GateName, GateResult, Reason
 
+TASKS = Path(__file__).resolve().parents[2] / "tasks"
 MAX_BYTES = 1 << 20
 MAX_FILES = 16
 _FILE_NAME = re.compile(r"[A-Za-z_]\w{0,60}\.(?:cpp|h|hpp|py|cu|cuh|hip)")
 
 Emit = Callable[[GateResult], None]
+Progress = Callable[[GateName, int, int], None]
+"""Called before each case of a gate, with the number of cases done and of all."""
 
 STAGES = ("build", "measure", "all")
 SCOPES = ("round", "final")
@@ -23,15 +26,21 @@ SCOPES = ("round", "final")
 
 @dataclass(frozen=True)
 class Request:
-    """A submission to judge; `stage` and `scope` select gates (see `kernel.gates.Gate`)."""
+    """A submission to judge; `stage` and `scope` select gates (see `pipeline.Gate`)."""
 
-    task: Task
+    task: Any
+    """A task as its kind finds it, with `slug` and `hash`."""
     files: Mapping[str, str]
     cache: Path
     stage: str = "all"
     scope: str = "final"
     unconfined: bool = False
     """The owner of this machine allows judging without isolation."""
+    progress: Progress = lambda gate, done, total: None
+
+    @property
+    def final(self) -> bool:
+        return self.scope == "final"
 
 
 def check_files(files: Mapping[str, str], target: str) -> None:

@@ -25,7 +25,7 @@ from evaluation.judge import pipeline
 from evaluation.judge.report import aka_score, failure, is_noisy, overall
 from evaluation.judge.request import Emit, Request
 from evaluation.kinds.kernel.builds import Build, baselines
-from evaluation.kinds.kernel.gates import Gate, Progress, Trial, gates
+from evaluation.kinds.kernel.gates import Gate, Trial, gates
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks import task_code
 from evaluation.types import DURATION, GateName, GateResult, Measurement, Reason, Report, Verdict
@@ -38,11 +38,9 @@ def evaluate(
     request: Request,
     emit: Emit = lambda result: None,
     fork_server: ForkServer | None = None,
-    progress: Progress = lambda gate, done, total: None,
 ) -> Report:
     """Judge one submission; `emit` receives every gate's result.
 
-    `progress` is called before each case of a gate, with its number and that of all.
     `fork_server` may have been started before, to save time. A failure of the judge ends as a
     `broken` gate.
     """
@@ -55,7 +53,7 @@ def evaluate(
         runs = request.stage != "build" and not not_run
         start = _session_starter(request, stack, outcome.seconds, server) if runs else _no_session
         final = request.scope == "final"
-        trial = Trial(request.task, request.files, request.cache, final, start, progress)
+        trial = Trial(request.task, request.files, request.cache, final, start, request.progress)
         steps = [
             pipeline.Gate(
                 gate.NAME,

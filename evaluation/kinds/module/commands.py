@@ -15,11 +15,12 @@ import argparse
 import functools
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from evaluation.bench.devices.device import Device
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU, GPU, kind_of
 from evaluation.errors import RequestError
@@ -29,28 +30,27 @@ from evaluation.judge.answers import (
     PASSED,
     is_unconfined,
     judged,
-    judged_in_lines,
     source_of,
-    stage_and_scope,
 )
-from evaluation.judge.request import MAX_BYTES, SCOPES
+from evaluation.judge.commands import Commands
+from evaluation.judge.request import MAX_BYTES, SCOPES, Emit, Request
 from evaluation.kinds.module import judge as production_judge
 from evaluation.kinds.module import limits
 from evaluation.kinds.module.architectures import (
     FOLDER,
     TRACK,
     Architecture,
+    ModuleTask,
     architectures,
     find_task,
+    not_admitted,
 )
 from evaluation.kinds.module.composition import COMPOSITION, Part, parts_of
 from evaluation.sandboxed.model import phases
-from evaluation.types import GateResult, Report
+from evaluation.types import Report
 
 
-def add_parser(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], cache: Callable[[str], Path]
-) -> None:
+def add_parser(commands: Any, cache: Callable[[str], Path]) -> None:
     """Add the command `production` and its actions."""
     command = commands.add_parser(TRACK, help="production tasks: list, probe, fit, describe")
     actions = command.add_subparsers(required=True, metavar="action")
@@ -87,13 +87,38 @@ def add_parser(
         action.add_argument("--cache", type=cache, default="", help="folder of artefacts")
 
 
-def judge_sources(options: argparse.Namespace) -> int:
-    """Judge one file for a production task."""
-    architecture, task = find_task(options.operator)
-    if len(options.sources) != 1:
-        raise RequestError(f"{task.name}: a production task takes one file")
-    part = Part(task, {task.target_file: source_of(options.sources[0], MAX_BYTES)})
-    return _judge_parts(architecture, [part], options)
+@dataclass(frozen=True)
+class Candidacy:
+    """An architecture, and the one task of it that is judged; None for a composition."""
+
+    architecture: Architecture
+    task: ModuleTask | None
+
+    @property
+    def name(self) -> str:
+        return self.task.name if self.task else self.architecture.name
+
+
+def judge_parts(
+    architecture: Architecture,
+    parts: Sequence[Part],
+    request: Request,
+    emit: Emit,
+    fork_server: ForkServer | None = None,
+) -> Report:
+    kind = kind_of((GPU, CPU))
+    return production_judge.judge(
+        architecture,
+        parts,
+        kind,
+        request.cache,
+        phases.extent(kind, request.final, architecture.name, architecture.ranks),
+        emit,
+        fork_server,
+        request.unconfined,
+        stage=request.stage,
+        final=request.final,
+    )
 
 
 def judge_together(options: argparse.Namespace) -> int:
@@ -104,72 +129,10 @@ def judge_together(options: argparse.Namespace) -> int:
         if not path:
             raise RequestError(f"{name}: name a module and its file, such as llama_mlp=mlp.py")
     sources = [(name, source_of(Path(path), MAX_BYTES)) for name, _, path in pairs]
-    return _judge_parts(architecture, parts_of(architecture, sources), options)
-
-
-def _judge_parts(
-    architecture: Architecture, parts: Sequence[Part], options: argparse.Namespace
-) -> int:
-    judge = functools.partial(_judged, architecture, parts, options.cache, options.scope)
+    parts = parts_of(architecture, sources)
+    request = Request(None, {}, options.cache, scope=options.scope, unconfined=is_unconfined())
+    judge = functools.partial(judge_parts, architecture, parts, request)
     return judged(judge, options.json, _summary)
-
-
-def not_profiled(name: str) -> str:
-    return f"{name}: modules of live models are not profiled"
-
-
-def serve(data: Mapping[str, Any], cache: Path, fork_server: ForkServer | None = None) -> int:
-    """Judge a JSON request; every answer is a JSON line.
-
-    That of a composition names an architecture, and each of its files a module.
-
-    Raises: RequestError.
-    """
-
-    name = str(data["task"]).partition("/")[0]
-    stage, scope = stage_and_scope(data)
-    if data.get("profile") is not None:
-        raise RequestError(not_profiled(name))
-    root = Path(data["tasks_root"]) / TRACK if data.get("tasks_root") else FOLDER
-    files = dict(data["files"])
-    if data["task"].endswith(f"/{COMPOSITION}"):
-        architecture = _architecture(name, root)
-        sources = [(file.removesuffix(".py"), source) for file, source in files.items()]
-        parts = parts_of(architecture, sources)
-    else:
-        architecture, task = find_task(name, root)
-        parts = (Part(task, files),)
-    return judged_in_lines(
-        functools.partial(
-            _judged, architecture, parts, cache, scope, stage=stage, fork_server=fork_server
-        )
-    )
-
-
-def _judged(
-    architecture: Architecture,
-    parts: Sequence[Part],
-    cache: Path,
-    scope: str,
-    emit: Callable[[GateResult], None],
-    *,
-    stage: str = "all",
-    fork_server: ForkServer | None = None,
-) -> Report:
-    kind, final = kind_of((GPU, CPU)), scope == "final"
-    measured = phases.extent(kind, final, architecture.name, architecture.ranks)
-    return production_judge.judge(
-        architecture,
-        parts,
-        kind,
-        cache,
-        measured,
-        emit,
-        fork_server,
-        is_unconfined(),
-        stage=stage,
-        final=final,
-    )
 
 
 def _summary(report: Report) -> str:
@@ -382,3 +345,42 @@ def describe_tasks(options: argparse.Namespace) -> int:
         if options.write:  # read again: another process may have described meanwhile
             descriptions.write({**descriptions.read(), name: found})
     return NOT_PASSED if failed else PASSED
+
+
+class ModuleCommands(Commands):
+    PLURAL = "modules of live models"
+
+    def add(self, commands: Any, cache: Callable[[str], Path]) -> None:
+        add_parser(commands, cache)
+
+    def find(self, root: Path, name: str, track: str, device: Device | None = None) -> Candidacy:
+        """Return a task, or for `composition` an architecture. Raises RequestError."""
+        if track == COMPOSITION:
+            return Candidacy(_architecture(name, root / TRACK), None)
+        return Candidacy(*find_task(name, root / TRACK))
+
+    def read(self, task: Candidacy, paths: Sequence[Path]) -> dict[str, str]:
+        """Return the file to judge. Raises RequestError."""
+        if len(paths) != 1 or task.task is None:
+            raise RequestError(f"{task.name}: a production task takes one file")
+        return {task.task.target_file: source_of(paths[0], MAX_BYTES)}
+
+    def judge(self, request: Request, emit: Emit, fork_server: ForkServer | None = None) -> Report:
+        """Judge a file, or one for each of several modules. Raises RequestError."""
+        architecture, task = request.task.architecture, request.task.task
+        if task:
+            return judge_parts(
+                architecture, (Part(task, request.files),), request, emit, fork_server
+            )
+        sources = [(file.removesuffix(".py"), source) for file, source in request.files.items()]
+        parts = parts_of(architecture, sources)
+        return judge_parts(architecture, parts, request, emit, fork_server)
+
+    def summary(self, report: Report) -> str:
+        return _summary(report)
+
+    def to_admit(self, root: Path, name: str, track: str, device: Device | None) -> list[Any]:
+        raise RequestError(not_admitted(name))
+
+
+COMMANDS = ModuleCommands()

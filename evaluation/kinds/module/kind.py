@@ -12,6 +12,7 @@ from evaluation.errors import TaskError
 from evaluation.judge.kinds import Description, Kind, Labels, Listed
 from evaluation.kinds.module.architectures import TRACK, Architecture, ModuleTask, architectures
 from evaluation.kinds.module.brief import Facts, brief_of, key_of
+from evaluation.kinds.module.composition import COMPOSITION
 from evaluation.kinds.module.limits import limits_of
 
 FAMILIES = {
@@ -93,4 +94,5 @@ KIND = Kind(
     _device_kinds,
     Facts,
     Labels(speedup="Deployed speedup", reference_note="the library's module"),
+    more=(COMPOSITION,),
 )

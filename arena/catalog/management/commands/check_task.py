@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from functools import partial
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from arena.catalog.models import REPOSITORY, Operator, Task
+from arena.catalog.models import Operator, Task
 from arena.catalog.services import store_admission
 from arena.catalog.task_folders import root_of_operator
 from evaluation.errors import RequestError
+from evaluation.judge.kinds import kind_of
 from evaluation.kinds.module.architectures import TRACK, not_admitted
 
 
@@ -34,18 +34,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, slugs: list[str], self_test: bool, **options: Any) -> None:
         # Not needed by other commands, and torch takes a second to import.
-        from evaluation.code.languages import languages
         from evaluation.judge import report_text
-        from evaluation.judge.admission import Attempt
-        from evaluation.kinds.kernel.admission import admit
-        from evaluation.kinds.kernel.load import load_task
-        from evaluation.kinds.repository import admission as repository
-        from evaluation.kinds.repository.judge import not_judged_here
-        from evaluation.kinds.repository.task import find_task
-        from evaluation.types import TaskCheck, to_json
+        from evaluation.types import to_json
 
-        def log(attempt: Attempt | TaskCheck) -> None:
-            self.stdout.write(report_text.attempt(attempt))
+        def log(found: Any) -> None:
+            self.stdout.write(report_text.attempt(found))
 
         operators = Operator.objects.in_bulk(field_name="slug")
         cache = settings.ARENA_HOME / "judge"
@@ -54,18 +47,12 @@ class Command(BaseCommand):
             operator, _, track = slug.partition("/")
             root = root_of_operator(operators.get(operator))
             try:
-                if track == REPOSITORY:
-                    of_repository = find_task(root, operator)
-                    reason = not_judged_here(of_repository)
-                    check = partial(repository.admit, of_repository, cache, log)
-                else:
-                    task = load_task(root, operator, track)
-                    reason = languages()[task.track.target].runs_here()
-                    check = partial(admit.admit, task, cache, log, self_test=self_test)
-                if reason:
+                commands = kind_of(track).commands
+                (task,) = commands.to_admit(root, operator, track, None)
+                if reason := commands.unavailable(task):
                     self.stdout.write(f"{slug}: skipped: {reason}")
                     continue
-                admission = check()
+                admission = commands.admit(task, cache, log, None, self_test)
             except RequestError as error:
                 self.stderr.write(self.style.ERROR(str(error)))
                 refused.append(slug)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from evaluation.code.languages import Language, languages
+from evaluation.judge.request import Progress
 from evaluation.kinds.kernel.builds import Build
 from evaluation.tasks.spec import Task
 from evaluation.types import GateName, GateResult, Reason
@@ -37,10 +38,6 @@ BROKEN_BY_SIZE = frozenset(
     }
 )
 """Failures of a kernel at sizes for which it was not written."""
-
-
-Progress = Callable[[GateName, int, int], None]
-"""Called before each case of a gate, with the number of cases done and of all."""
 
 
 @dataclass

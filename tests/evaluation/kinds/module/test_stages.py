@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from evaluation.__main__ import main
+from evaluation.__main__ import main, serve_request
 from evaluation.errors import RequestError
 from evaluation.judge.pipeline import Outcome
-from evaluation.kinds.module import commands
 from evaluation.kinds.module import judge as production
 from evaluation.kinds.module.architectures import Architecture, find_task
 from evaluation.kinds.module.composition import Part
@@ -32,9 +31,9 @@ def request(source: str, stage: str, cache: Path, **more: Any) -> dict[str, Any]
 def served(data: Mapping[str, Any], cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return the lines of a judge."""
     printed = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", printed)
-    commands.serve(data, cache)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", printed)
+        serve_request(json.dumps({**data, "cache": str(cache)}))
     return [json.loads(line) for line in printed.getvalue().splitlines()]
 
 
@@ -78,11 +77,15 @@ def test_terminal_names_the_missing_library(cache: Path, monkeypatch: pytest.Mon
         production.judge(architecture, [Part(task, {})], "cpu", cache, production.Extent(()))
 
 
-def test_profile_and_unknown_stage_are_refused(cache: Path) -> None:
-    with pytest.raises(RequestError, match="not profiled"):
-        commands.serve(request("", "measure", cache, profile=""), cache)
-    with pytest.raises(RequestError, match="stage is one of"):
-        commands.serve(request("", "all of it", cache), cache)
+@pytest.mark.parametrize(
+    ("stage", "more", "message"),
+    [("measure", {"profile": ""}, "not profiled"), ("all of it", {}, "stage is one of")],
+)
+def test_profile_and_unknown_stage_are_refused(
+    stage: str, more: dict[str, str], message: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (line,) = served(request("", stage, cache, **more), cache, monkeypatch)
+    assert message in line["message"]
 
 
 @pytest.mark.parametrize(("final", "unseen"), [(True, True), (False, False)])
@@ -107,7 +110,7 @@ def test_deployed_speedup_of_a_final_verdict_is_unseen_as_well(final: bool, unse
 def test_other_commands_name_what_works_for_modules(
     command: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = ["model.py"] if command == "profile" else []
+    file = [__file__] if command == "profile" else []
     assert main([command, NAME, "production", *file]) == 2
     assert message in capsys.readouterr().err
 
