@@ -16,7 +16,7 @@ from tests.conftest import skip_or_fail
 from tests.evaluation.kinds.module.measuring import NORM, ROTARY, measure_alone
 
 pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.timeout(900)]
-TRIES = 5
+TRIES = 12
 """Measurements until a trick is refused: beside other work, late inputs come too late."""
 
 
