@@ -10,7 +10,8 @@ from pydantic import AfterValidator, StrictFloat, StrictInt
 
 from arena.notes.models import Note
 from arena.runs.display.waiting import Waiting, waiting_of
-from arena.runs.models import Evaluation, Measurement, Run, Scores, Submission
+from arena.runs.models import Evaluation, Measurement, Run, Submission
+from arena.runs.scores import Scores
 from arena.runs.services.external import MAX_BATCH
 from arena.runs.states import RunStatus
 from arena.runs.strict import derived

@@ -24,6 +24,7 @@ from arena.catalog.models import (
 )
 from arena.leases import Leased, Retried
 from arena.runs.querysets import EvaluationQuerySet, MeasurementQuerySet, RunQuerySet
+from arena.runs.scores import Scores
 from arena.runs.states import (
     EVALUATION_HELD,
     EVALUATION_WAITING,
@@ -47,21 +48,6 @@ def new_run_id() -> str:
 
 def one_of(field: str, choices: type[models.TextChoices], name: str) -> models.CheckConstraint:
     return models.CheckConstraint(condition=Q(**{f"{field}__in": choices.values}), name=name)
-
-
-class Scores(models.Model):
-    """Summary of a verdict: geomean speedups with 95 % intervals, and the roofline share."""
-
-    speedup = models.FloatField(null=True, blank=True)
-    low = models.FloatField(null=True, blank=True)
-    high = models.FloatField(null=True, blank=True)
-    unseen_speedup = models.FloatField(null=True, blank=True)
-    unseen_low = models.FloatField(null=True, blank=True)
-    unseen_high = models.FloatField(null=True, blank=True)
-    roofline_share = models.FloatField(null=True, blank=True)
-
-    class Meta:
-        abstract = True
 
 
 class Experiment(models.Model):

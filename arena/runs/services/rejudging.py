@@ -10,7 +10,8 @@ from django.utils import timezone
 
 from arena import queue, sockets
 from arena.errors import Conflict
-from arena.runs.models import Evaluation, Run, Scores
+from arena.runs.models import Evaluation, Run
+from arena.runs.scores import Scores
 from arena.runs.scoring.judges import judged_by
 from arena.runs.scoring.records import refresh_records
 from arena.runs.scoring.standings import keep_standing

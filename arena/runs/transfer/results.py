@@ -23,7 +23,8 @@ from uuid import UUID
 from django.db.models import Model, QuerySet
 
 from arena.errors import UserError
-from arena.runs.models import Blob, Evaluation, Event, Experiment, Run, Scores, Submission
+from arena.runs.models import Blob, Evaluation, Event, Experiment, Run, Submission
+from arena.runs.scores import Scores
 from arena.runs.states import RUN_JUDGED, Scope
 from evaluation import types
 
