@@ -173,12 +173,19 @@ def is_sqlite() -> bool:
     return engine == "django.db.backends.sqlite3"
 
 
+KEEPERS_OF_BOARDS = (
+    "arena.leaderboard.ranking.results",
+    "arena.leaderboard.analysis.verdicts",
+    "arena.leaderboard.analysis.background",
+)
+
+
 @pytest.fixture(autouse=True)
 def forget_boards() -> Iterator[None]:
     """Drop the boards that this process keeps: the next test has another database."""
     yield
-    for name in ("results", "verdicts", "analysis.background"):
-        if module := sys.modules.get(f"arena.leaderboard.{name}"):
+    for name in KEEPERS_OF_BOARDS:
+        if module := sys.modules.get(name):
             module.forget()
 
 
