@@ -12,6 +12,7 @@ import pytest
 from evaluation.bench.timing.estimates import Block
 from evaluation.device_kind import CPU, GPU
 from evaluation.kinds.module import windows
+from evaluation.kinds.module.session import PhaseMemory
 from evaluation.kinds.module.windows import ModelWindows
 from evaluation.sandboxed.model.phases import Regime
 
@@ -25,6 +26,13 @@ class Memory:
 
     def read_all(self, slot: int, where: str, launches: int) -> list[dict[str, Any]]:
         return [{}]
+
+
+class OfOneRank(Memory, PhaseMemory):
+    """The same, of a model that is not split."""
+
+    def __init__(self) -> None:
+        self.slots = 5
 
 
 class Process:
@@ -150,8 +158,8 @@ def test_launch_under_way_when_its_inputs_arrived_is_not_checked(
         in_time=lambda: in_time,
     )
     monkeypatch.setattr(windows, "LateInputs", lambda *_: late)
-    monkeypatch.setattr(windows, "PhaseMemory", Memory)
     found = model_windows(Regime.EAGER, 5, Process())
+    found.memory = OfOneRank()
     found.start(5)
     found.memory.read_all = lambda slot, *_: read.append(slot) or [{}]  # type: ignore[method-assign, func-returns-value]
     for _ in range(60):
