@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,10 @@ def request(source: str, stage: str, cache: Path, **more: Any) -> dict[str, Any]
     return {"task": f"{NAME}/production", "files": files, "stage": stage, "scope": "final", **more}
 
 
-def served(data: Mapping[str, Any], cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def served(data: Mapping[str, Any], cache: Path) -> list[Any]:
     """Return the lines of a judge."""
     printed = io.StringIO()
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "stdout", printed)
+    with contextlib.redirect_stdout(printed):
         serve_request(json.dumps({**data, "cache": str(cache)}))
     return [json.loads(line) for line in printed.getvalue().splitlines()]
 
@@ -42,7 +41,7 @@ def test_build_checks_rules_and_compiles_without_a_model(
 ) -> None:
     source = (CANDIDATES / "fused_norm.py").read_text()
     monkeypatch.setattr(Architecture, "missing", lambda self: "a build needs no library")
-    *gates, report = served(request(source, "build", cache), cache, monkeypatch)
+    *gates, report = served(request(source, "build", cache), cache)
     assert [gate["gate"] for gate in gates] == ["integrity", "compile"]
     assert report["verdict"] == "passed" and report["seen"] is None
     architecture, task = find_task(NAME)
@@ -54,9 +53,9 @@ def test_build_checks_rules_and_compiles_without_a_model(
     [("import os\n\nos.getpid()\n", "integrity"), ("class ModelNew(:\n", "compile")],
 )
 def test_build_refuses_what_breaks_rules_or_is_not_python(
-    source: str, gate: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+    source: str, gate: str, cache: Path
 ) -> None:
-    *gates, report = served(request(source, "build", cache), cache, monkeypatch)
+    *gates, report = served(request(source, "build", cache), cache)
     assert gates[-1]["gate"] == gate and report["verdict"] in ("rejected", "failed")
 
 
@@ -64,7 +63,7 @@ def test_machine_without_the_library_skips_a_measurement(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Architecture, "missing", lambda self: "transformers is not installed")
-    (gate, report) = served(request("x = 1\n", "measure", cache), cache, monkeypatch)
+    (gate, report) = served(request("x = 1\n", "measure", cache), cache)
     assert gate["verdict"] == report["verdict"] == Verdict.SKIPPED
     assert report["reason"] == Reason.NO_DEVICE
     assert report["message"] == "transformers is not installed"
@@ -82,9 +81,9 @@ def test_terminal_names_the_missing_library(cache: Path, monkeypatch: pytest.Mon
     [("measure", {"profile": ""}, "not profiled"), ("all of it", {}, "stage is one of")],
 )
 def test_profile_and_unknown_stage_are_refused(
-    stage: str, more: dict[str, str], message: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+    stage: str, more: dict[str, str], message: str, cache: Path
 ) -> None:
-    (line,) = served(request("", stage, cache, **more), cache, monkeypatch)
+    (line,) = served(request("", stage, cache, **more), cache)
     assert message in line["message"]
 
 
