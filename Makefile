@@ -56,6 +56,7 @@ lint: ready .venv/dev.stamp  ## check style, types, imports, migrations, and vul
 	$(DO)@$(BIN)/ruff format --check
 	$(DO)@$(BIN)/mypy
 	$(DO)@$(BIN)/lint-imports --no-logo
+	$(DO)@git ls-files 'templates/*.html' | xargs $(BIN)/djade --check --target-version 5.2
 	$(DO)@$(BIN)/python manage.py makemigrations --check --dry-run
 	$(DO)@$(PYTHON) scripts/audit --if-possible
 

@@ -16,9 +16,11 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import connections
 from django.db.models.signals import post_init
+from django.test import Client
 from xdist.scheduler import LoadScopeScheduling
 
 from tests import databases, kept_builds
+from tests.reader import Reader
 
 pytest_plugins = ["tests.costs", "tests.leftovers"]
 
@@ -299,3 +301,8 @@ def count_instances() -> Iterator[Callable[[type], list[Any]]]:
     yield begin
     for handler, model in handlers:
         post_init.disconnect(handler, sender=model)
+
+
+@pytest.fixture
+def client() -> Client:
+    return Reader()
