@@ -51,11 +51,12 @@ test-postgres: ready .venv/dev.stamp extras  ## run tests/arena on a temporary P
 test-gpu:  ## judge tricks and honest kernels on this GPU (PYTHON= one with torch, triton, pytest; RESULTS=)
 	$(DO)@$(PYTHON) -m pytest -c tests/gpu/pytest.ini tests/gpu $(if $(RESULTS),--results $(RESULTS))
 
-lint: ready .venv/dev.stamp  ## check style, types, imports, migrations, and vulnerabilities of packages
+lint: ready .venv/dev.stamp  ## check style, types, imports, layout, migrations, and vulnerabilities of packages
 	$(DO)@$(BIN)/ruff check
 	$(DO)@$(BIN)/ruff format --check
 	$(DO)@$(BIN)/mypy
 	$(DO)@$(BIN)/lint-imports --no-logo
+	$(DO)@$(BIN)/python scripts/layout
 	$(DO)@git ls-files 'templates/*.html' | xargs $(BIN)/djade --check --target-version 5.2
 	$(DO)@$(BIN)/python manage.py makemigrations --check --dry-run
 	$(DO)@$(PYTHON) scripts/audit --if-possible

@@ -285,6 +285,19 @@ def test_import_contracts_hold() -> None:
     assert linted.returncode == 0, linted.stdout
 
 
+def test_layout_of_the_code_keeps_its_rules() -> None:
+    checked = subprocess.run(
+        (sys.executable, "scripts/layout"), cwd=ROOT, capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_template_that_is_not_formatted_is_refused() -> None:
+    djade = (Path(sys.executable).with_name("djade"), "--check", "--target-version", "5.2")
+    checked = subprocess.run((*djade, *tracked("templates/*.html")), capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
 def test_missing_migration_is_refused(tmp_path: Path) -> None:
     checked = subprocess.run(
         (sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"),

@@ -28,6 +28,7 @@ from tests.arena.factories import (
     judged_run,
     report,
 )
+from tests.reader import one_line
 from tests.waiting import until
 
 pytestmark = pytest.mark.django_db
@@ -171,9 +172,8 @@ def made(hardware) -> Statistics:
 def test_template_shows_every_statistic_with_its_interval(made):
     context = context_of(made, snapshot())
     answer = Answer(made, False, False, 120.0)
-    text = render_to_string(
-        "analysis/statistics.html", {"found": made, "answer": answer, **context}
-    )
+    context = {"found": made, "answer": answer, **context}
+    text = one_line(render_to_string("analysis/statistics.html", context))
     assert "newer results are being counted" in text
     assert "Beyond chance, the category explains" in text
     assert "400 runs of 40 tasks" in text and "100 runs of two or more rounds" in text
