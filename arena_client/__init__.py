@@ -25,6 +25,7 @@ from arena_client.types import (
     RunDetail,
     RunOut,
     SubmissionDetail,
+    TaskDetail,
     TaskOut,
 )
 
@@ -90,6 +91,10 @@ class Arena:
 
     def tasks(self) -> list[TaskOut]:
         return cast("list[TaskOut]", self._call("/tasks"))
+
+    def task(self, slug: str) -> TaskDetail:
+        """Return a task with its starter files, by a slug such as rms_norm/cpp-to-cpp."""
+        return cast(TaskDetail, self._call(f"/tasks/{urllib.parse.quote(slug)}"))
 
     def submit(
         self,

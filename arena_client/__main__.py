@@ -1,13 +1,15 @@
-"""The command `arena`: submit a kernel, watch a run, download its results."""
+"""The command `arena`: submit a kernel, watch a run, download its results, bring an agent."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 from arena_client import Arena, ArenaError, sessions
+from arena_client.agent import Agent, Program, prepare
 from arena_client.types import Interval, RunDetail
 
 PASSED, NOT_PASSED, USAGE, FAULT = 0, 1, 2, 3
@@ -16,8 +18,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "watch": (),
     "download": (),
     "session": ("--source", "--hardware", "--public"),
+    "agent": (
+        "--folder", "--name", "--model", "--rounds", "--seconds", "--hardware", "--label",
+        "--private",
+    ),
     "completion": (),
-}
+}  # fmt: skip
 _BASH = """\
 _arena() {
     COMPREPLY=($(arena complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2> /dev/null))
@@ -33,7 +39,8 @@ MAX_SOURCE_BYTES = 1_000_000
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; return 0 if it passed, 1 if not, 2 for a wrong request, 3 for a fault."""
-    chosen = _parser().parse_args(arguments)
+    words, options = _split(sys.argv[1:] if arguments is None else arguments)
+    chosen = _parser().parse_args(words, argparse.Namespace(options=options))
     try:
         return int(chosen.command(Arena(chosen.url), chosen))
     except ArenaError as error:
@@ -44,6 +51,12 @@ def main(arguments: list[str] | None = None) -> int:
         return FAULT
     except KeyboardInterrupt:
         return FAULT
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the words of `arena agent`, and those after `--`, which are its program's."""
+    end = words.index("--") if "--" in words else len(words)
+    return (words[:end], words[end + 1 :]) if "agent" in words[:end] else (words, [])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -82,6 +95,8 @@ def _parser() -> argparse.ArgumentParser:
     session.add_argument("--public", action="store_true", help="show it to everyone")
     session.set_defaults(command=_session)
 
+    _add_agent(commands)
+
     completion = commands.add_parser("completion", help="print what completes arguments in a shell")
     completion.add_argument("shell", choices=COMPLETIONS, help="eval it in the shell's settings")
     completion.set_defaults(
@@ -91,6 +106,25 @@ def _parser() -> argparse.ArgumentParser:
     complete.add_argument("words", nargs=argparse.REMAINDER)
     complete.set_defaults(command=_complete)
     return parser
+
+
+def _add_agent(commands: Any) -> None:
+    agent = commands.add_parser(
+        "agent",
+        help="let a program of this machine work on a task",
+        epilog="Options of the program come last, after --.",
+    )
+    agent.add_argument("program", help="cursor, or any program; it gets the task as its last word")
+    agent.add_argument("task")
+    agent.add_argument("--folder", type=Path, help="where it works; named for the task by default")
+    agent.add_argument("--name", default="", help="name of the agent; the program's by default")
+    agent.add_argument("--model", default="", help="model that it calls")
+    agent.add_argument("--rounds", type=int, help="checks that it may request")
+    agent.add_argument("--seconds", type=int, help="time without that of verdicts")
+    agent.add_argument("--hardware", help="slug of a device; the best by default")
+    agent.add_argument("--label", default="", help="name of the run")
+    agent.add_argument("--private", action="store_true", help="show it to you and staff alone")
+    agent.set_defaults(command=_agent)
 
 
 def _complete(arena: Arena, chosen: argparse.Namespace) -> int:
@@ -112,8 +146,8 @@ def _candidates(arena: Arena, before: list[str], last: str) -> list[str]:
     if before[0] == "completion":
         return [*COMPLETIONS]
     named = [word for word in before[1:] if not word.startswith("-")]
-    with_task = before[0] in ("submit", "session")
-    return [task["slug"] for task in arena.tasks()] if with_task and not named else []
+    place = {"submit": 0, "session": 0, "agent": 1}.get(before[0])
+    return [task["slug"] for task in arena.tasks()] if place == len(named) else []
 
 
 def _submit(arena: Arena, chosen: argparse.Namespace) -> int:
@@ -194,9 +228,42 @@ def _download(arena: Arena, chosen: argparse.Namespace) -> int:
     return PASSED
 
 
-def _follow(arena: Arena, run_id: str) -> int:
-    """Print the events of a run until it ends, then its verdict."""
-    for event in arena.watch(run_id):
+def _agent(arena: Arena, chosen: argparse.Namespace) -> int:
+    """Let a program work on a task in a folder of its own, and print the final verdict."""
+    program = Program.of(chosen.program, chosen.options, chosen.model)
+    if not shutil.which(program.words[0]):
+        print(f"arena: there is no program {program.words[0]}", file=sys.stderr)
+        return USAGE
+    folder = chosen.folder or Path(chosen.task.replace("/", "-"))
+    try:
+        target = prepare(folder.absolute(), arena.task(chosen.task))
+    except FileExistsError as error:
+        print(f"arena: {error}; choose another --folder", file=sys.stderr)
+        return USAGE
+    budget = {name: getattr(chosen, name) for name in ("rounds", "seconds")}
+    run = arena.start(
+        chosen.task,
+        chosen.name or program.name,
+        model=chosen.model,
+        hardware=chosen.hardware,
+        budget={name: limit for name, limit in budget.items() if limit},  # type: ignore[arg-type]
+        label=chosen.label,
+        visibility="owner" if chosen.private else "public",
+    )
+    print(f"{arena.url}/runs/{run.id}/", flush=True)
+    agent = Agent(run, program, target)
+    begun = run.send()
+    try:
+        agent.work(begun["rounds_left"])
+    except KeyboardInterrupt:
+        print("The program is ended; its best round gets the final verdict.", flush=True)
+    agent.finish()
+    return _follow(arena, run.id, after=arena.run(run.id)["last_seq"])
+
+
+def _follow(arena: Arena, run_id: str, after: int = 0) -> int:
+    """Print the events of a run above `after` until it ends, then its verdict."""
+    for event in arena.watch(run_id, after):
         if line := line_of(event):
             print(line, flush=True)
     run = arena.run(run_id)

@@ -88,7 +88,7 @@ def test_table_has_every_program_with_its_package_and_wire_formats() -> None:
     for harness in programs:
         row = rows()[harness.program]
         assert f"`{harness.package}`" in row or not harness.package
-        assert ", ".join(harness.wires) in row or harness.title == "Cursor"
+        assert ", ".join(harness.wires) in row
 
 
 def test_table_has_the_pinned_versions() -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from runners.agents._parts.stream_json import StreamJson
 from runners.agents.codex import CodexEvents
-from runners.agents.cursor_agent import CursorEvents
 from runners.agents.gemini_cli import GeminiEvents
 from runners.agents.mini_swe_agent import MiniEvents
 from runners.agents.opencode import OpenCodeEvents
@@ -91,25 +90,6 @@ def codex() -> Adapter:
     return Adapter(CodexEvents, call, result, message)
 
 
-def cursor() -> Adapter:
-    def record(step: str, name: str, detail: Record) -> Record:
-        call = {"shellToolCall": detail}
-        return {"type": "tool_call", "subtype": step, "call_id": name, "tool_call": call}
-
-    def call(name: str, command: Any) -> Record:
-        return record("started", name, {"args": {"command": command}})
-
-    def result(name: str, command: str, end: Ended) -> Record:
-        found = {"stdout": end.output, "exitCode": end.code}
-        outcome = {"failure" if end.failed else "success": found}
-        return record("completed", name, {"args": {"command": command}, "result": outcome})
-
-    def message(text: str) -> Record:
-        return {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
-
-    return Adapter(CursorEvents, call, result, message)
-
-
 def gemini(folder: Path) -> Adapter:
     def call(name: str, command: Any) -> Record:
         given = {"command": command}
@@ -167,7 +147,6 @@ ADAPTERS: Mapping[str, Callable[[Path], Adapter]] = {
     "claude code": lambda _: stream_json("Claude Code", "Bash"),
     "qwen code": lambda _: stream_json("Qwen Code", "run_shell_command"),
     "codex": lambda _: codex(),
-    "cursor": lambda _: cursor(),
     "gemini": gemini,
     "mini-swe-agent": lambda _: mini(),
     "opencode": lambda _: opencode(),
