@@ -6,7 +6,6 @@ Each is turned off by patches of the judge in this process, so that the judge ha
 from __future__ import annotations
 
 import inspect
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ from evaluation.kinds.kernel import session
 from evaluation.types import Reason
 
 BOTH = (CPU, GPU)
-GUARD_CHECKS = "_check_guards", "check_guards"
 
 
 @dataclass(frozen=True)
@@ -161,17 +159,6 @@ def _no_values(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ring.BufferRing, "verify", without_values)
 
 
-def _no_guards(patch: pytest.MonkeyPatch) -> None:
-    name = GUARD_CHECKS[window_checks is not None]
-    check = getattr(ring.BufferRing, name)
-
-    def check_elsewhere(self: ring.BufferRing, *arguments: Any) -> None:
-        if sys._getframe(1).f_code.co_name != "verify":
-            check(self, *arguments)
-
-    patch.setattr(ring.BufferRing, name, check_elsewhere)
-
-
 def _no_slot_order(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Layout, "shuffled", lambda self: self)
 
@@ -249,14 +236,6 @@ MECHANISMS = tuple(
             BOTH,
             _no_values,
             frozenset({"ring.verify_launches"}),
-        ),
-        Mechanism(
-            "guard-bands",
-            "Guard bands after each window",
-            BOTH,
-            _no_guards,
-            frozenset(f"ring.{name}" for name in GUARD_CHECKS),
-            frozenset({"ring.verify"}),
         ),
         Mechanism(
             "poison",

@@ -186,6 +186,7 @@ class Bench:
             found = self.blocks(candidate, against, plan)
         else:
             found = dataclasses.replace(found, counted=())
+        candidate.ring.check_guards(candidate.where)
         if len(found.counted) < plan.min_blocks:
             return found
         hidden = hidden_ns(candidate, against)
@@ -193,7 +194,6 @@ class Bench:
             staged_inputs.check(candidate, self.memory)
             if candidate.gpu_clocked and torch.version.cuda:
                 prefetched_inputs.check_shortened(candidate)
-        candidate.ring.check_guards(candidate.where)
         candidate.ring.check_weights(candidate.where)
         charged = [Block(block.candidate + hidden, block.baseline) for block in found.counted]
         return dataclasses.replace(found, counted=charged)

@@ -192,13 +192,9 @@ class Region(ABC):
     def share(self) -> tuple[dict[str, Any], list[int]]:
         """Return the description of this region, and the file descriptors to send with it."""
 
-    def overwritten(self, parts: Sequence[Rows] = (slice(None),)) -> str:
-        """Return where a guard band of those rows changed, such as "after x"; empty if none did."""
-        checks = [
-            (gap, (band[part] != values).any())
-            for gap, band, values in self._guards
-            for part in parts
-        ]
+    def overwritten(self) -> str:
+        """Return where a guard band changed, such as "after x"; empty if none did."""
+        checks = [(gap, (band != values).any()) for gap, band, values in self._guards]
         # Read in one transfer from a GPU.
         changed = torch.stack([check for _, check in checks]).tolist()
         gap = next((gap for (gap, _), bad in zip(checks, changed, strict=True) if bad), None)

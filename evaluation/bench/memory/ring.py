@@ -212,7 +212,6 @@ class BufferRing:
             started = time.perf_counter()
             self.verify_launches(first, chosen, f"{where}, timed launch")
             self.check_seconds = (time.perf_counter() - started) / sample
-        self.check_guards(where, first, count)
 
     def verify_launches(self, first: int, chosen: Sequence[int], where: str) -> None:
         """Check the values of the `chosen` launches of a window. Raises SubmissionError."""
@@ -252,13 +251,10 @@ class BufferRing:
             self._unchanged_inputs(launches, where)
         self.check_weights(where)
 
-    def check_guards(self, where: str, first: int = 0, count: int | None = None) -> None:
-        """Raise SubmissionError when a guard band of these slots, or of any, changed."""
+    def check_guards(self, where: str) -> None:
+        """Raise SubmissionError when a guard band of any slot changed."""
         for region in self.regions:
-            rows: Rows = slice(None)
-            if region is not self.weights:
-                rows = self._rows(region, first, self.slots if count is None else count)
-            if place := region.overwritten([rows]):
+            if place := region.overwritten():
                 raise SubmissionError(
                     Reason.OUT_OF_BOUNDS, f"{where}: memory {place} was overwritten"
                 )
