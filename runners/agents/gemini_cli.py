@@ -1,7 +1,7 @@
 """Gemini CLI: Google's command line, in its non-interactive mode.
 
 Its output has no reasoning and no exit codes. Both are in the file of the chat, which is read
-beside the output.
+beside the output. The Agent Client Protocol has less of it: docs/adr/0029.
 """
 
 from __future__ import annotations

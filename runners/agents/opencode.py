@@ -1,4 +1,7 @@
-"""OpenCode: an open command line for models of any provider, in its non-interactive mode."""
+"""OpenCode: an open command line for models of any provider, in its non-interactive mode.
+
+The Agent Client Protocol carries no more of it: docs/adr/0029.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 A record has a `type`: `system`, `assistant`, `user` or `result`. The first two of a conversation
 hold the content blocks of the Messages API. Records of a subagent name the call that started it.
+Claude Code speaks no Agent Client Protocol, so that of Qwen Code would replace none of this:
+docs/adr/0029.
 """
 
 from __future__ import annotations
