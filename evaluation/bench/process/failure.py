@@ -8,7 +8,16 @@ from evaluation.errors import SubmissionError
 from evaluation.types import Reason
 
 _REPORTABLE = frozenset(
-    "BUILD_ERROR MISSING_ENTRY WRONG_SHAPE WRONG_DTYPE ALIASED_OUTPUT OUT_OF_MEMORY CRASH".split()
+    (
+        Reason.BUILD_ERROR,
+        Reason.MISSING_ENTRY,
+        Reason.WRONG_SHAPE,
+        Reason.WRONG_DTYPE,
+        Reason.ALIASED_OUTPUT,
+        Reason.OUT_OF_MEMORY,
+        Reason.CRASH,
+        Reason.FORBIDDEN,
+    )
 )
 """Reasons that a process can know of its own failure."""
 MAX_MESSAGE_CHARACTERS, MAX_LOG_CHARACTERS = 4000, 800
