@@ -23,7 +23,7 @@ from arena.published.outcomes import (
     same_device,
 )
 
-RULE = re.compile(r"([a-z][a-z_ -]*): ")
+RULE = re.compile(r"([a-z][a-z_ -]{0,40}): ")
 """The beginning of a message that names a rule of the judge."""
 
 

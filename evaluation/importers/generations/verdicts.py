@@ -144,13 +144,14 @@ def judged_of(report: Report, seconds: float) -> dict[str, Any]:
 
 def status_of(report: Report) -> str:
     """Return the status of a record."""
-    last = _decisive(report)
     match report.verdict:
         case Verdict.REJECTED:
-            return "unsupported" if last.rule == "unsupported" else "forbidden"
+            return "forbidden"
+        case Verdict.FAILED if report.reason is Reason.UNSUPPORTED:
+            return "unsupported"
+        case Verdict.FAILED if report.reason in AGAINST_RULES:
+            return "forbidden"
         case Verdict.FAILED:
-            if report.reason in AGAINST_RULES:
-                return "forbidden"
             return "wrong" if report.reason in WRONG else "failed"
         case Verdict.DISPUTED | Verdict.INCONCLUSIVE:
             return "inconclusive"

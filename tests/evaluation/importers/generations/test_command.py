@@ -29,6 +29,7 @@ SOURCES = {
     (1, 2): RIGHT,
     (1, 3): "Here is the kernel:",
     (1, 4): RIGHT.replace("factor):", "factor, more):"),
+    (1, 5): f"{RIGHT}\ntorch.jit.script(torch.relu)\n",
     (2, 0): RIGHT,
 }
 """Sources by problem and sample; there is no problem 2."""
@@ -72,11 +73,12 @@ def test_dry_run_counts_what_can_be_judged(
     code = main(arguments(folder, imported, tmp_path / "none", "--dry-run", "--json"))
 
     counts = json.loads(capsys.readouterr().out)
-    assert code == 0 and (counts["generations"], counts["judgeable"]) == (6, 3)
+    assert code == 0 and (counts["generations"], counts["judgeable"]) == (7, 3)
     assert counts["reasons"] == {
         "the problem was not imported": 1,
         "not Python": 1,
         "__init__ takes other arguments": 1,
+        "UNSUPPORTED": 1,
     }
     assert not (tmp_path / "none").exists()
 
@@ -117,6 +119,7 @@ def test_campaign_that_was_killed_continues_with_its_records(
         (1, 2): "passed",
         (1, 3): "failed",
         (1, 4): "not_judged",
+        (1, 5): "unsupported",
         (2, 0): "not_judged",
     }
     assert by_place[1, 4]["reason"] == campaign.OTHER_ARGUMENTS
@@ -155,7 +158,7 @@ def test_packed_folder_has_sources_and_tasks(
     assert (target / packed.RECORDS).read_text() == "kept"
     assert not (target / packed.IMPORTED / "old").exists()
     counts = dry_run(target, capsys)
-    assert (counts["generations"], counts["judgeable"]) == (6, 3)
+    assert (counts["generations"], counts["judgeable"]) == (7, 3)
 
 
 def dry_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

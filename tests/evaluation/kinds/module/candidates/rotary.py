@@ -1,14 +1,14 @@
 """An honest rotary embedding of Llama: the angles of each position."""
 
 import torch
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 
 class ModelNew(torch.nn.Module):
-    def __init__(self, config):
+    def __init__(self, config, *_, **__):  # some versions of the library give a device, too
         super().__init__()
-        inv_freq, _ = LlamaRotaryEmbedding.compute_default_rope_parameters(config)
-        self.register_buffer("inv_freq", inv_freq, persistent=False)
+        theta = getattr(config, "rope_theta", None) or config.rope_parameters["rope_theta"]
+        exponents = torch.arange(0, config.head_dim, 2).float() / config.head_dim
+        self.register_buffer("inv_freq", 1.0 / theta**exponents, persistent=False)
 
     @torch.no_grad()
     def forward(self, x, position_ids):
