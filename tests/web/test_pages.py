@@ -12,6 +12,7 @@ from arena.runs import services
 from arena.runs.display.rounds import best_of, rounds_of
 from arena.runs.models import Evaluation, Event, Experiment, Measurement, Run
 from arena.runs.scoring.standings import rebuild
+from evaluation.types import Interval
 from tests.arena.factories import LEASE, ask_for_verdict, gate, judge, report
 from tests.web.world import DEVICE, HIDDEN, SECRET
 
@@ -255,7 +256,7 @@ def test_round_keeps_its_speedup_beside_the_final_one(client, start):
     services.claim_run(run.pk, LEASE)
     for speedup, low in ((2.4, 1.1), (2.0, 1.9)):
         evaluation = ask_for_verdict(run, "round")
-        judge(evaluation, report(seen={"speedup": speedup, "low": low, "high": 2.6}))
+        judge(evaluation, report(seen=Interval(speedup, low, 2.6)))
     judge(services.request_evaluation(evaluation.submission, "final"), report(speedup=1.7))
 
     rounds = rounds_of(run)

@@ -9,9 +9,9 @@ import pytest
 
 from evaluation.code.languages import helion, languages
 from evaluation.errors import Broken, Rejected, Unsupported
-from evaluation.judge.pipeline import evaluate
 from evaluation.judge.request import Request
 from evaluation.kinds.kernel.builds import build
+from evaluation.kinds.kernel.judge import evaluate
 from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import Task
 from evaluation.types import GateName, Reason, Verdict

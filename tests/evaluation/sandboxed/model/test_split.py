@@ -88,7 +88,9 @@ def test_ranks_that_choose_different_tokens_are_refused() -> None:
 def test_budget_is_that_of_the_worst_rank() -> None:
     def side(*errors: float) -> Any:
         checked = {n: Checked([torch.full((50,), each)]) for n, each in enumerate(errors)}
-        return SimpleNamespace(checked=checked, phase="prefill", regime=Regime.EAGER)
+        return SimpleNamespace(
+            checked=checked, phase="prefill", regime=Regime.EAGER, late_errors=[]
+        )
 
     limits = judge.Ratios(1.3, 1.3)
     assert windows.check_budget(side(1.0, 1.2), side(1.0, 1.0), limits)["median"] == pytest.approx(
