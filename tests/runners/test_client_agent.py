@@ -75,6 +75,8 @@ def command(house: House, tmp_path: Path) -> Callable[..., subprocess.Popen[str]
             [str(ROOT / "scripts" / "arena"), "agent", *words],
             cwd=tmp_path, env=environment, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            # A shell lets what it starts in the background ignore Ctrl-C, and tests with it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
 
     return start

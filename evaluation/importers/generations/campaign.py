@@ -171,7 +171,8 @@ def is_final(record: records.Record, again: bool = False) -> bool:
     if judged["status"] == "inconclusive":
         return not again and judged["reason"] != Reason.MACHINE_BUSY
     if judged["status"] == NOT_JUDGED:
-        return not again and judged["reason"] == verdicts.TIMEOUT  # a task may be there now
+        # A task may be there now, or the judge work.
+        return not again and judged["reason"] in (verdicts.TIMEOUT, OTHER_ARGUMENTS)
     return True
 
 

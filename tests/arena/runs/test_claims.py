@@ -7,6 +7,7 @@ from datetime import timedelta
 from threading import Barrier
 
 import pytest
+import redis
 from django.db import connection, connections
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -167,6 +168,7 @@ def test_claim_on_the_machine_where_it_broke_leaves_it_to_another(start):
 @pytest.mark.django_db
 def test_reap_sends_a_message_again_of_a_row_whose_time_the_database_wrote(start, hardware, valkey):
     start()
+    redis.Redis.from_url(valkey).flushdb()  # other tests leave messages, as many as rows wait
     Worker.objects.create(name="all", queues=["agents", "build", hardware.queue], pid=1)
     Run.objects.update(heartbeat_at=Now() - timedelta(minutes=1))
     assert services.reap() == 1

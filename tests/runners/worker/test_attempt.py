@@ -200,8 +200,8 @@ def test_time_stands_still_while_a_verdict_is_awaited_and_then_runs_out(house: H
     assert (row["status"], row["speedup"]) == ("passed", 1.3)
     (limit,) = house.events(run, "limit")
     assert limit["body"]["text"] == "Its 1000 seconds are spent."
-    (verdict,) = house.events(run, "tool_result")
-    assert verdict["seq"] < limit["seq"]
+    # The agent may be ended before it reads its verdict, which its own column keeps.
+    assert [each["seq"] < limit["seq"] for each in house.events(run, "tool_result")] in ([True], [])
 
 
 def written_by(command: str) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.importers.generations import records
-from evaluation.importers.generations.campaign import is_final
+from evaluation.importers.generations.campaign import OTHER_ARGUMENTS, is_final
 from evaluation.importers.generations.generation import Claim, Generation
 from evaluation.importers.generations.verdicts import TIMEOUT, clean, unjudged
 
@@ -74,6 +74,7 @@ def test_only_what_has_no_verdict_is_judged_once_more() -> None:
         ("not_judged", "JUDGE_ERROR", False, False),
         ("not_judged", "NO_TASK", False, False),
         ("not_judged", TIMEOUT, True, False),
+        ("not_judged", OTHER_ARGUMENTS, True, False),
         ("inconclusive", "MACHINE_BUSY", False, False),
         ("inconclusive", "FASTER_THAN_ROOFLINE", True, False),
     ):
