@@ -6,14 +6,14 @@ A hit says where to look, and nothing about intent: one may name hidden cases wi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from arena.notes.models import MAX_EXCERPT
 from arena.runs.models import Evaluation, Event, Measurement, Run
 from arena.runs.trace.ansi import without_escapes
 from arena.runs.trace.events import AGENT
+from arena.runs.trace.timeline import texts_in
 
 VERSION = 1
 """Of the rules: traces that were read by another version are read again."""
@@ -108,15 +108,7 @@ def _called(event: Event) -> str:
     """Return the arguments of a call of a tool; empty for other events."""
     if event.kind != "tool_call" or event.actor != AGENT:
         return ""
-    return "\n".join(_texts(event.body["arguments"]))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _texts(each)
+    return "\n".join(texts_in(event.body["arguments"]))
 
 
 def _excerpt(text: str, at: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
@@ -13,6 +14,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from arena.accounts.auth import signed_in
+from arena.accounts.models import User
 from arena.catalog.templatetags.figures import Scale
 from arena.errors import UserError
 from arena.leaderboard.experiment_summary import (
@@ -24,7 +26,7 @@ from arena.leaderboard.experiment_summary import (
 from arena.leaderboard.ranking import matrix
 from arena.pages.leaderboard.board import scale_of
 from arena.runs import experiments
-from arena.runs.models import Run
+from arena.runs.models import Experiment, Run
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
 
 EXPERIMENTS_A_PAGE = 50
@@ -105,28 +107,30 @@ def _cell(of: Cell | None) -> matrix.Cell | None:
 @require_POST
 def cancel_experiment(request: HttpRequest, slug: str) -> HttpResponse:
     """Cancel the runs of an experiment that have not ended and that the user may cancel."""
-    if not request.user.is_authenticated:
-        return redirect("login")
-    found = get_object_or_404(experiments.visible_to(request.user), slug=slug)
-    try:
-        count = experiments.cancel_active(found, signed_in(request))
-    except UserError as error:
-        messages.error(request, error.text)
-    else:
-        messages.success(request, f"{count} run{'s' if count > 1 else ''} cancelled.")
-    return redirect("experiment", slug)
+    return _changed(request, slug, experiments.cancel_active, "cancelled")
 
 
 @require_POST
 def continue_experiment(request: HttpRequest, slug: str) -> HttpResponse:
     """Continue the interrupted runs of an experiment."""
+
+    def change(experiment: Experiment, user: User) -> int:
+        return len(experiments.continue_interrupted(experiment, user))
+
+    return _changed(request, slug, change, "continued")
+
+
+def _changed(
+    request: HttpRequest, slug: str, change: Callable[[Experiment, User], int], what: str
+) -> HttpResponse:
+    """Change runs of an experiment, and return to its page with their number or the refusal."""
     if not request.user.is_authenticated:
         return redirect("login")
     found = get_object_or_404(experiments.visible_to(request.user), slug=slug)
     try:
-        runs = experiments.continue_interrupted(found, signed_in(request))
+        count = change(found, signed_in(request))
     except UserError as error:
         messages.error(request, error.text)
     else:
-        messages.success(request, f"{len(runs)} run{'s' if len(runs) > 1 else ''} continued.")
+        messages.success(request, f"{count} run{'s' if count > 1 else ''} {what}.")
     return redirect("experiment", slug)

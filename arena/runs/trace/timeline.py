@@ -124,7 +124,7 @@ class Entry:
 
     def excerpt(self, words: str) -> str:
         """Return the text around the first place of casefolded `words`; else how the row begins."""
-        texts = [text for each in (self, self.result) if each for text in _texts(each.event.body)]
+        texts = [text for each in (self, self.result) if each for text in texts_in(each.event.body)]
         for text in texts:
             at = text.casefold().find(words) if words else -1
             if at >= 0:
@@ -213,13 +213,13 @@ def matching(events: QuerySet[Event], words: str, among: Q | None = None, after:
     return Found([entry for entry in rows if not words or entry.contains(sought)], more_after)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def texts_in(value: Any) -> Iterator[str]:
     """Yield the texts inside a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
         for each in value.values() if isinstance(value, dict) else value:
-            yield from _texts(each)
+            yield from texts_in(each)
 
 
 def _contains(value: Any, words: str) -> bool:
