@@ -52,7 +52,7 @@ class Admission:
     self_test: bool = False
     """True where trivial submissions and the operator's own mutants were judged."""
     only_unsteady: bool = False
-    """Whether its one problem is that times do not repeat, as on a busy machine."""
+    """True where its one problem is that times do not repeat, as on a busy machine."""
 
 
 def problems(checks: Sequence[TaskCheck]) -> Iterator[str]:

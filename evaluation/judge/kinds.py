@@ -43,7 +43,7 @@ class Description:
     families: Sequence[str] = ()
     suite: str = ""
     source: Any = field(default_factory=dict)
-    """Where the task comes from."""
+    """The origin of the task, typed by its kind."""
     arguments: Sequence[Argument] = ()
     dtypes: Sequence[str] = ()
     seen_cases: Sequence[Case] = ()

@@ -35,7 +35,7 @@ class Gate:
     stage: str
     judge: Callable[[], GateResult]
     again: bool = False
-    """Whether the other stage runs it as well, where it reports nothing unless it ends the rest."""
+    """True where the other stage runs it as well, and reports it only if it ends the rest."""
 
 
 @dataclass

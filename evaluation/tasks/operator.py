@@ -41,7 +41,7 @@ class LanguageFacts(Protocol):
     kinds: tuple[str, ...]
     """Device kinds that it runs on, best first."""
     optional: bool
-    """Whether it needs a package that the judge does not have."""
+    """True where it needs a package that the judge does not have."""
 
 
 Languages = Mapping[str, LanguageFacts]

@@ -57,6 +57,6 @@ def test_page_links_each_turn_and_keeps_the_alignment_in_its_link(client, runs):
     assert "led to each round" in client.get(f"/compare/?{query}&by=nothing").content.decode()
 
 
-def test_long_trace_says_that_only_its_newest_part_is_there(client, world, runs):
+def test_long_trace_is_cut_to_its_newest_part_with_a_note(client, world, runs):
     long = world.long(TASK, "scripted", 8_000)
     assert courses([runs[0], long], "round").cut == [long]

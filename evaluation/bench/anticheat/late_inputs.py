@@ -53,9 +53,9 @@ class Slots(Protocol):
     outputs: Region
     slots: int
     late: bool
-    """Whether inputs of two launches may be mixed, so that some can arrive late."""
+    """True where inputs of two launches may be mixed, so that some can arrive late."""
     late_whole: bool
-    """Whether a launch may find all inputs of another one until its own arrive."""
+    """True where a launch may find all inputs of another one until its own arrive."""
 
 
 class LateInputs:

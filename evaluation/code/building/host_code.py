@@ -111,7 +111,7 @@ class HostCode:
     allowed: tuple[str, ...] = _TRITON
     """Names of the language's packages that host code may use, each with a dot at its end."""
     traces_torch = False
-    """Whether PyTorch's operations within a kernel are compiled."""
+    """True where PyTorch's operations within a kernel are compiled."""
 
     def __init__(self, source: Source) -> None:
         self.source = source

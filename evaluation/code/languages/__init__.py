@@ -62,7 +62,7 @@ class Language(ABC):
     kinds: tuple[str, ...] = ("gpu",)
     """The device kinds that it runs on (see `evaluation.device_kind`), best first."""
     optional: bool = False
-    """Whether it needs a package that the judge does not have. Each operator has a track to it."""
+    """True where it needs a package that the judge lacks. Every operator has a track to it."""
 
     def header(self, operator: Operator) -> str:
         """Return the generated C header of an operator; empty for a language without one."""

@@ -39,7 +39,7 @@ class JitLanguage(Language):
     module: str
     """The module that a source imports."""
     requirement: str
-    """What to install."""
+    """The package to install, as pip names it."""
     code: type[HostCode]
     modules: frozenset[str]
     """Packages that a source may import, beside harmless ones of Python."""

@@ -59,7 +59,7 @@ class TapedCall:
             for name, value in call.slot.items()
             if _is_integer(value) and (count := self._numbers_of(name))
         }
-        """How many numbers an integer input is drawn from, where it may be any of them."""
+        """The count of numbers that an integer input is drawn from, where it may be any of them."""
         self._whole = [
             name
             for name, value in call.slot.items()

@@ -1,4 +1,4 @@
-"""What a process may say of its own failure."""
+"""Reasons that a process may report for its own failure."""
 
 from __future__ import annotations
 

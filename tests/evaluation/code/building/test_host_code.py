@@ -130,7 +130,7 @@ def test_library_call_by_the_form_of_the_source_is_rejected(text: str) -> None:
         check(text)
 
 
-def test_message_says_what_to_use_instead() -> None:
+def test_refused_call_has_a_message_with_its_replacement() -> None:
     with pytest.raises(Rejected) as caught:
         check(host("out.addmm_(a, b, beta=0)"))
     assert caught.value.rule == "library-wrapper"

@@ -90,7 +90,7 @@ def installed(language: JitLanguage) -> None:
 
 @pytest.fixture(autouse=True)
 def hopper(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is compiled for does not depend on the GPU that is here."""
+    """Compile for the same GPU, whichever is here."""
     monkeypatch.setenv("ARENA_CUDA_ARCH", "sm_90a")
 
 
