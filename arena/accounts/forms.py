@@ -1,4 +1,4 @@
-"""Forms of accounts: sign up, and make an API token."""
+"""Forms of accounts: sign up, set a password, close the account, and make an API token."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
-from django.contrib.auth.forms import PasswordChangeForm, UserCreationForm
+from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm, UserCreationForm
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest
@@ -15,7 +15,7 @@ from django.utils import timezone
 from arena.accounts.attempts import address_of, count_attempt
 from arena.accounts.models import ApiToken, Scope, User
 from arena.accounts.names import skeleton
-from arena.audit.services import record_of_staff
+from arena.audit.services import record, record_of_staff
 
 MAX_SIGN_UPS = 20
 """Attempts of one address, in each period."""
@@ -84,6 +84,58 @@ class PasswordForm(PasswordChangeForm):
             if self.cleaned_data["revoke_tokens"]:
                 user.tokens.all().revoke(user)
         return user
+
+
+class FirstPasswordForm(SetPasswordForm):  # type: ignore[type-arg]  # not subscriptable either
+    """Django's form of a password without the old one, for a user who never had any."""
+
+
+class CloseForm(forms.Form):
+    """The confirmation of a user who closes their account: the password, or else the name."""
+
+    confirmation = forms.CharField(max_length=4096)
+
+    def __init__(self, user: User, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.user = user
+        field = self.fields["confirmation"]
+        if user.has_usable_password():
+            field.label = "Your password"
+            field.widget = forms.PasswordInput(attrs={"autocomplete": "current-password"})
+        else:
+            field.label = "Your name, as above"
+
+    def clean_confirmation(self) -> str:
+        given: str = self.cleaned_data["confirmation"]
+        if self.user.has_usable_password():
+            if not self.user.check_password(given):
+                raise ValidationError("This is not your password.")
+        elif given != self.user.get_username():
+            raise ValidationError("This is not your name.")
+        return given
+
+    def clean(self) -> dict[str, Any]:
+        others = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=self.user.pk)
+        if self.user.is_superuser and not others.exists():
+            raise ValidationError("You are the only administrator. Make another one first.")
+        return super().clean() or self.cleaned_data
+
+    def save(self) -> None:
+        """Close the account: nobody signs in by it again, and it has no name of a person."""
+        user = self.user
+        with transaction.atomic():
+            record(user, "account.close", f"account {user.pk}")
+            user.tokens.all().revoke(user)
+            user.groups.clear()
+            user.username, user.first_name, user.last_name, user.email = (
+                f"closed-{user.pk}",
+                "",
+                "",
+                "",
+            )
+            user.is_active = user.is_staff = user.is_superuser = False
+            user.set_unusable_password()
+            user.save()
 
 
 class TokenForm(forms.Form):

@@ -1,11 +1,13 @@
 """Links that sign the owner of an arena in without a password, once each.
 
-The launcher prints one on the terminal of an arena that only its own machine can reach. A link is
-valid until it is used, and at most for PASSWORD_RESET_TIMEOUT.
+The launcher prints one on the terminal of an arena that only its own machine can reach, and
+`manage.py sign_in_link` at any time. A link is valid until it is used, and at most for
+PASSWORD_RESET_TIMEOUT.
 """
 
 from __future__ import annotations
 
+from django.contrib import messages
 from django.contrib.auth import login
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.http import HttpRequest, HttpResponse
@@ -43,4 +45,8 @@ def sign_in(request: HttpRequest, user_id: int, token: str) -> HttpResponse:
             return redirect("run-start")
         return render(request, "registration/bad_link.html", status=403)
     login(request, user)
+    if not user.has_usable_password():
+        messages.info(
+            request, "You have no password. Set one on your account page to log in from elsewhere."
+        )
     return redirect("run-start")

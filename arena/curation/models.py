@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
+from arena.accounts.models import User
 from arena.catalog.models import Hardware
 from arena.filters import containing
 from arena.leases import ACTIVE, LeasedQuerySet, Retried
@@ -37,6 +38,11 @@ class CheckStatus(models.TextChoices):
 class DraftQuerySet(models.QuerySet["Draft"]):
     def open(self) -> Self:
         return self.filter(state__in=OPEN)
+
+    def waiting_for(self, user: User) -> Self:
+        """Filter to those that wait for a review which the user may write."""
+        others = self.filter(state=DraftState.REVIEW).exclude(author=user)
+        return others.exclude(editors=user) if user.is_reviewer else self.none()
 
     def named(self, words: str) -> Self:
         """Filter by words, each in the name of the draft."""

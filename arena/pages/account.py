@@ -1,19 +1,25 @@
-"""The account page: tokens and their end, limits, and what the user's runs wait for."""
+"""The account page: tokens, limits and what the user's runs wait for; its password and its end."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth import logout
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import PasswordChangeView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from arena.accounts.auth import signed_in
-from arena.accounts.forms import TokenForm
+from arena.accounts.forms import CloseForm, FirstPasswordForm, PasswordForm, TokenForm
 from arena.catalog.templatetags.figures import Scale
 from arena.pages.client import lines
+from arena.runs import services
 from arena.runs.display.waiting import waiting_of
 from arena.runs.models import Run
 from arena.runs.quotas import quotas_of
@@ -66,3 +72,37 @@ def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
     else:
         messages.error(request, "You have no such token.")
     return redirect("account")
+
+
+class Password(PasswordChangeView):
+    """Change a password; who signed in by a link and has none sets the first one."""
+
+    success_url = reverse_lazy("account")
+
+    def get_form_class(self) -> Any:
+        known = signed_in(self.request).has_usable_password()
+        return PasswordForm if known else FirstPasswordForm
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        messages.success(self.request, "Your password is set. Other browsers are logged out.")
+        return super().form_valid(form)
+
+
+@never_cache
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def close(request: HttpRequest) -> HttpResponse:
+    """Close the user's own account once they confirm it; what is public stays without a name."""
+    user = signed_in(request)
+    form = CloseForm(user, request.POST if request.method == "POST" else None)
+    if not form.is_valid():
+        context = {"form": form}
+        return render(
+            request, "registration/close.html", context, status=422 if form.errors else 200
+        )
+    for run in Run.objects.filter(owner=user).active():
+        services.cancel_run(run, user)
+    form.save()
+    logout(request)
+    messages.success(request, "Your account is closed.")
+    return redirect("home")

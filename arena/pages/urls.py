@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.views import LoginView, LogoutView, PasswordChangeView
-from django.urls import include, path, reverse_lazy
+from django.contrib.auth.views import LoginView, LogoutView
+from django.urls import include, path
 
-from arena.accounts.forms import PasswordForm
 from arena.accounts.sign_in_link import sign_in
 from arena.pages import (
     account,
@@ -100,11 +99,8 @@ urlpatterns = [
     path("signup/", sign_up.sign_up, name="sign-up"),
     path("account/", account.account, name="account"),
     path("account/tokens/<int:token_id>/revoke/", account.revoke_token, name="token-revoke"),
-    path(
-        "account/password/",
-        PasswordChangeView.as_view(form_class=PasswordForm, success_url=reverse_lazy("account")),
-        name="password-change",
-    ),
+    path("account/password/", account.Password.as_view(), name="password-change"),
+    path("account/close/", account.close, name="account-close"),
     path("curate/", include("arena.pages.curate.urls")),
     path("login/", LoginView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(next_page="home"), name="logout"),

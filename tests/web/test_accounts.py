@@ -12,13 +12,16 @@ from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
+from arena.accounts import sign_in_link
 from arena.accounts.forms import MAX_SIGN_UPS, MAX_TOKENS
 from arena.accounts.models import ApiToken, User
 from arena.catalog.models import Agent
+from arena.curation import drafts
+from arena.curation.models import Draft
 from arena.errors import Forbidden
 from arena.runs import services
 from arena.runs.models import Run
-from tests.arena.factories import LEASE
+from tests.arena.factories import LEASE, finished
 
 pytestmark = pytest.mark.django_db
 GOOD = {"username": "dora", "password1": "explorer-42", "password2": "explorer-42"}
@@ -253,6 +256,51 @@ def test_password_change_can_keep_the_tokens(client, alice, read_as):
     client.force_login(alice)
     assert client.post("/account/password/", NEW_PASSWORD).status_code == 302
     assert read_as(secret) == 200
+
+
+def test_password_of_who_has_none_is_set_without_the_old_one(client):
+    page = client.get(sign_in_link.link(), follow=True).content.decode()
+    assert "You have no password" in page
+    assert "Set a password" in client.get("/account/").content.decode()
+    first = {"new_password1": "explorer-42", "new_password2": "explorer-42"}
+    page = client.post("/account/password/", first, follow=True).content.decode()
+    assert "Your password is set" in page and "Change password" in page
+    assert User.objects.get().check_password("explorer-42")
+
+
+def test_account_that_is_closed_keeps_its_public_run_without_a_name(client, alice, start, read_as):
+    shown, queued = finished(start(owner=alice)), start(owner=alice)
+    _, secret = ApiToken.issue(alice, "one", ["read"])
+    client.force_login(alice)
+    refused = client.post("/account/close/", {"confirmation": "guess"})
+    assert refused.status_code == 422 and "not your password" in refused.content.decode()
+    page = client.post("/account/close/", {"confirmation": "wonderland"}, follow=True)
+    assert "Your account is closed" in page.content.decode()
+    assert read_as(secret) == 401 and not client.login(username="alice", password="wonderland")
+    assert not User.objects.filter(username="alice").exists()
+    queued.refresh_from_db()
+    assert queued.status == "cancelled"
+    assert client.get(f"/runs/{shown.pk}/").status_code == 200
+
+
+def test_last_administrator_cannot_close_the_account(client, admin_user):
+    client.force_login(admin_user)
+    page = client.post("/account/close/", {"confirmation": "password"})
+    assert page.status_code == 422 and "only administrator" in page.content.decode()
+
+
+def test_menu_of_a_reviewer_leads_to_curation_and_counts_what_waits(client, alice, bob, charlie):
+    alice.groups.add(Group.objects.get(name="Reviewers"))
+    client.force_login(alice)
+    page = client.get("/").content.decode()
+    assert 'href="/curate/"' in page and "to review" not in page
+    draft = drafts.create_from_form(bob, "vector_sum", "Vector sum")
+    Draft.objects.filter(pk=draft.pk).update(state="review")
+    assert re.search(r"1\s+to review", client.get("/").content.decode())
+    client.force_login(bob)  # who wrote it
+    assert "to review" not in client.get("/").content.decode()
+    client.force_login(charlie)
+    assert "/curate/" not in client.get("/").content.decode()
 
 
 def test_password_that_an_administrator_sets_revokes_the_tokens(client, alice, admin_user, read_as):

@@ -155,6 +155,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     "token-revoke": [("POST", "/account/tokens/{token}/revoke/", LEAVE)],
     "admin/password_change/": [("GET", "/admin/password_change/", LEAVE)],
     "password-change": [("GET", "", SIGNED_IN), ("POST", "", "302 200 200 200 200 302")],
+    "account-close": [("GET", "", SIGNED_IN), ("POST", "", "302 422 422 422 422 302")],
     "curate": [("GET", "", REVIEW)],
     "draft-new": [("GET", "", REVIEW), ("POST", "", "302 403 403 422 422 302")],
     "draft-of-task": [("POST", "/curate/tasks/relu/draft/", REVIEW_ACT)],

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+from io import StringIO
 
 import pytest
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
+from django.core.management import call_command
 
 from arena.accounts import sign_in_link
 from arena.accounts.models import User
@@ -49,6 +51,14 @@ class Yesterday(PasswordResetTokenGenerator):
 
     def _now(self):
         return datetime.datetime.now() - datetime.timedelta(days=1, minutes=1)
+
+
+def test_command_prints_a_link_that_signs_in(client):
+    printed = StringIO()
+    call_command("sign_in_link", address="http://arena.test", stdout=printed)
+    link = printed.getvalue().strip()
+    assert link.startswith("http://arena.test/sign-in/")
+    assert client.get(link.removeprefix("http://arena.test")).url == "/runs/start/"
 
 
 def test_link_of_yesterday_is_refused(client):
