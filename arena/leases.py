@@ -55,6 +55,15 @@ def database_time() -> datetime:
     return found
 
 
+def is_limited() -> bool:
+    """Return whether this process has the role of a worker, which leaves reaping to others."""
+    if connection.vendor != "postgresql":
+        return False
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT NOT has_table_privilege('runs_run', 'DELETE')")
+        return bool(cursor.fetchone()[0])
+
+
 class LeasedQuerySet(models.QuerySet[Row]):
     """Rows with a `status`, by which they wait for a worker, are held by one, or have ended."""
 
@@ -85,8 +94,11 @@ class LeasedQuerySet(models.QuerySet[Row]):
         return bool(self.held(pk, lease).update(**waiting, **values))
 
     def end(self, pk: Any, lease: str, status: str, **values: Any) -> bool:
-        """End the work on a row with its result; return False if the lease is lost."""
-        ended = {"status": status, "lease": "", "ended_at": Now()}
+        """End the work on a row with its result; return False if the lease is lost.
+
+        The row keeps its lease, which names the machine that did the work.
+        """
+        ended = {"status": status, "ended_at": Now()}
         return bool(self.held(pk, lease).update(**ended, **values))
 
     def silent(self, lease: timedelta = LEASE) -> Self:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from arena.runs.models import Evaluation, Measurement, Run  # noqa: F401
 
 OPERATOR = "task_version__task__operator"
+NAMED = (OPERATOR, "agent", "hardware", "experiment")
 LOOKUPS = {
     "operator": f"{OPERATOR}__slug",
     "category": f"{OPERATOR}__category",
@@ -113,7 +114,7 @@ class RunQuerySet(LeasedQuerySet["Run"]):
 
     def with_names(self) -> Self:
         """Join what a list row names, and defer the long texts that it does not show."""
-        return self.select_related(OPERATOR, "agent", "hardware", "owner", "experiment").defer(
+        return self.select_related(*NAMED, "owner").defer(
             "experiment__plan",
             "experiment__description",
             "task_version__public",

@@ -19,6 +19,7 @@ from django.db import DatabaseError
 
 from arena.catalog.models import Hardware
 from arena.catalog.task_folders import root_of
+from arena.leases import is_limited
 from arena.runs import services
 from arena.runs.models import Evaluation
 from arena.runs.states import EvaluationStatus, Scope
@@ -126,7 +127,7 @@ def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None
             services.finish_profile(evaluation_id, lease, from_json(Profile, report))
         else:
             services.finish_evaluation(evaluation_id, lease, from_json(Report, report))
-    if evaluation.scope == Scope.REJUDGE:
+    if evaluation.scope == Scope.REJUDGE and not is_limited():
         from arena.curation import rejudging  # an offline GPU box has none
 
         rejudging.advance()

@@ -22,7 +22,7 @@ from arena import queue
 from arena.catalog import services as catalog
 from arena.catalog.checkouts import judge_problem, schema_problem
 from arena.catalog.models import Hardware, Worker
-from arena.leases import machine_of
+from arena.leases import is_limited, machine_of
 from arena.runs import services as runs
 from runners import harnesses
 from runners.process.supervisor import stopping
@@ -141,6 +141,8 @@ def _consumer(duty: Duty) -> Consumer:
 def poll(*duties: Duty, reap: Callable[[], int] = runs.reap, problem: str = "") -> str:
     """Send heartbeats and reap; any failure is logged, and the next call tries again.
 
+    A worker with a role of its own leaves reaping to those that hold the whole database.
+
     Returns: why the worker takes no work, by default what is wrong with its machine.
     """
     try:
@@ -158,7 +160,7 @@ def poll(*duties: Duty, reap: Callable[[], int] = runs.reap, problem: str = "") 
                         capabilities=found,
                         problem=problem,
                     )
-            if count := reap() + _advance_rest(duties):
+            if not is_limited() and (count := reap() + _advance_rest(duties)):
                 logger.info("reaped or sent again: %s", count)
     except Exception:  # a worker that ends takes along all that it works on
         logger.exception("the reaper failed")

@@ -15,6 +15,7 @@ from django.db import IntegrityError, transaction
 from arena.accounts.models import User
 from arena.audit.services import record_of_staff
 from arena.errors import Conflict, Forbidden, UserError
+from arena.leases import is_limited
 from arena.runs.models import Run
 from arena.runs.services.runs import end_run, start_run
 from arena.runs.spending import spending
@@ -58,8 +59,11 @@ def continue_run(run: Run, user: User | None) -> Run:
 def interrupt_run(run_id: str, condition: Mapping[str, Any], reason: str) -> bool:
     """End a run whose worker is gone, and continue it at once where it has cost nothing.
 
-    Returns: False where no run meets `condition`.
+    Returns: False where no run meets `condition`, and for a worker that may not start runs: another
+    ends it once its lease is over.
     """
+    if is_limited():
+        return False
     with transaction.atomic():
         if not end_run(run_id, condition, RunStatus.BROKEN, reason, Fault.ARENA):
             return False

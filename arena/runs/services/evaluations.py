@@ -325,7 +325,7 @@ def break_evaluation(
 def _judge_again(evaluation: Evaluation, lease: str, text: str, interrupted: bool = False) -> bool:
     """Queue an evaluation once more, and note why. False if the lease is lost."""
     with transaction.atomic():
-        if not evaluation.put_back(lease, interrupted):
+        if Evaluation.objects.held(evaluation.pk, lease).select_for_update().first() is None:
             return False
         evaluation.gates.all().delete()
         evaluation.measurements.all().delete()
@@ -333,7 +333,7 @@ def _judge_again(evaluation: Evaluation, lease: str, text: str, interrupted: boo
         if evaluation.scope != Scope.REJUDGE and goes_on:
             body = {"text": text, "level": "warning"}
             note(evaluation.submission.run_id, "log", body, span=_span(evaluation))
-    return True
+        return evaluation.put_back(lease, interrupted)
 
 
 def _public(report: types.Report) -> dict[str, Any]:

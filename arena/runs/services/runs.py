@@ -27,6 +27,7 @@ from arena.errors import (
     UserError,
 )
 from arena.runs.models import Evaluation, Experiment, Run, Submission
+from arena.runs.querysets import NAMED
 from arena.runs.quotas import RUNS, check_day, lock_owner
 from arena.runs.scoring.answered import answered_by
 from arena.runs.scoring.judges import judged_by
@@ -115,7 +116,8 @@ def claim_run(run_id: str, lease: str) -> Run | None:
         if not Run.objects.filter(cancel_requested=False).claim(run_id, lease):
             return None
         record_status(run_id, RunStatus.RUNNING)
-    return Run.objects.with_names().get(pk=run_id)
+    # without its owner, whom workers may not read
+    return Run.objects.with_names().select_related(None).select_related(*NAMED).get(pk=run_id)
 
 
 def claim_next(lease: str) -> Run | None:
@@ -202,7 +204,6 @@ def end_run(
             reason=reason,
             fault=fault,
             ended_at=Now(),
-            lease="",
             cost_usd=spent.cost_usd,
             tokens=spent.tokens,
             answered_by=answered_by(run_id, agent),

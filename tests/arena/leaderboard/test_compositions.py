@@ -78,7 +78,7 @@ def test_best_kernels_of_an_architecture_are_measured_once(sent: list[Any]) -> N
     done = measured(found)
     assert (done.status, done.verdict, done.judge_version) == ("done", "passed", "1")
     assert done.gates["performance"]["deployed"]["speedup"] == 1.5
-    assert done.fingerprint and done.ended_at and not done.lease
+    assert done.fingerprint and done.ended_at
     assert not compositions.advance(device())
 
 

@@ -192,7 +192,7 @@ def test_finish_run_second_end_is_refused(start):
     assert services.finish_run(run.pk, LEASE, "failed", "Nothing handed in.", "candidate")
     assert not services.finish_run(run.pk, LEASE, "broken")
     run.refresh_from_db()
-    assert (run.status, run.fault, run.lease) == ("failed", "candidate", "")
+    assert (run.status, run.fault, run.lease) == ("failed", "candidate", LEASE)
     assert run.ended_at and run.seconds >= 0
     assert states(run) == ["queued", "running", "failed"]
 
