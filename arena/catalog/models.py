@@ -16,7 +16,6 @@ from arena.accounts.models import User, Viewer
 from arena.catalog.agent_settings import settings_problems
 from arena.filters import containing
 from evaluation.judge.kinds import Kind, kind_of
-from evaluation.types import from_json
 
 WORKER_TIMEOUT = timedelta(seconds=30)
 DIRECT = "direct-submission"
@@ -264,17 +263,8 @@ class TaskVersion(models.Model):
 
     @property
     def facts(self) -> Any:
-        """Return what only tasks of its kind have: an empty one where it is stored in no such form.
-
-        None for a kind that has no more.
-        """
-        kind = self.task.kind
-        if kind.facts is None:
-            return None
-        try:
-            return from_json(kind.facts, self.public.get(kind.track) or {})
-        except (TypeError, AttributeError):
-            return kind.facts()
+        """Return what only tasks of its kind have; None for a kind that has no more."""
+        return self.task.kind.facts_of(self.public)
 
     @classmethod
     def newest_of(cls, task: str) -> models.Subquery:

@@ -32,6 +32,7 @@ from arena.runs.models import Evaluation, Run, Standing
 from arena.runs.states import EVALUATION_ACTIVE
 from arena.runs.trace.redaction import clean
 from evaluation.kinds.module.architectures import architectures
+from evaluation.kinds.module.brief import Facts
 from evaluation.kinds.module.composition import MIN_PARTS
 from evaluation.types import Report, Verdict, to_json
 
@@ -65,7 +66,7 @@ def _of(entry: Entry, best: Sequence[Best]) -> Together | None:
     described = descriptions(each.module for each in best)
     prediction = predicted(
         [(each.module, each.deployed) for each in best],
-        lambda module: entry.paths(module, described.get(module.task, {}).get("paths")),
+        lambda module: entry.paths(module, described.get(module.task, Facts())),
     )
     if prediction is None or len(prediction.modules) < MIN_PARTS:
         return None

@@ -23,7 +23,9 @@ from arena.leaderboard.ranking.results import Snapshot, computed
 from arena.runs.models import GateResult, Run
 from arena.runs.querysets import RunQuerySet
 from arena.runs.states import RUN_JUDGED, Scope
+from evaluation.judge.kinds import kind_of
 from evaluation.kinds.module.architectures import FAMILIES, FOLDER, Architecture, architectures
+from evaluation.kinds.module.brief import Facts
 from evaluation.kinds.module.composition import nested
 from evaluation.kinds.module.limits import limits_of
 from evaluation.types import GateName, Interval
@@ -108,12 +110,11 @@ class Entry:
         """Return the title of a module without that of the architecture."""
         return title.removesuffix(f" of {self.title}")
 
-    def paths(self, module: Module, described: object = None) -> frozenset[str]:
+    def paths(self, module: Module, facts: Facts) -> frozenset[str]:
         """Return the places of a module in the model, with a star for the number of a layer."""
         if self.probe and (found := self.probe.paths.get(module.path)):
             return frozenset(found)
-        paths = described if isinstance(described, list) else []
-        return frozenset(INDEX.sub("*", str(path)) for path in paths)
+        return frozenset(INDEX.sub("*", path) for path in facts.paths)
 
 
 @dataclass(frozen=True)
@@ -259,16 +260,13 @@ def _losing() -> Collection[str]:
     return frozenset(found.order_by().values_list(run, flat=True))
 
 
-def descriptions(modules: Iterable[Module]) -> dict[int, dict[str, Any]]:
-    """Return what the newest version of each task says of its module, by task id.
-
-    `kind` is the kind of device on which the judge measured the ceilings.
-    """
+def descriptions(modules: Iterable[Module]) -> dict[int, Facts]:
+    """Return what the newest version of each task says of its module, by task id."""
     tasks = Task.objects.filter(pk__in=[module.task for module in modules])
     newest = tasks.order_by().annotate(newest=TaskVersion.newest_of("pk")).values("newest")
     found = TaskVersion.objects.filter(pk__in=newest).order_by()
-    rows = found.values_list("task", "public__kind", f"public__{PRODUCTION}")
-    return {pk: {**(d if isinstance(d, dict) else {}), "kind": kind} for pk, kind, d in rows}
+    rows = found.values_list("task", f"public__{PRODUCTION}")
+    return {pk: kind_of(PRODUCTION).facts_of({PRODUCTION: facts}) for pk, facts in rows}
 
 
 def deployed_runs(entry: Entry, device: str, viewer: Viewer) -> RunQuerySet:

@@ -38,17 +38,19 @@ from arena.published.verdicts import best_by_operator, counted, fastest, verdict
 from arena.runs.display.charts import funnel_chart
 from arena.runs.display.funnels import (
     DROPS_BY_NAME,
+    Ceilings,
     Cells,
     Funnel,
     Line,
     Phase,
-    ceilings_of,
     decode_windows,
     funnel,
     funnels_of,
     regimes_of,
 )
 from arena.runs.models import Run
+from evaluation.device_kind import CPU
+from evaluation.kinds.module.brief import Facts
 from evaluation.types import GateName, Interval
 
 SUBMISSIONS_A_PAGE = 12
@@ -90,7 +92,7 @@ class ModuleRow:
 
     module: Module
     name: str
-    places: int | None
+    places: int
     ceilings: Mapping[str, Interval]
     best: Best | None
     funnel: Funnel | None
@@ -208,8 +210,8 @@ def architecture(request: HttpRequest, name: str) -> HttpResponse:
     now = snapshot()
     tabs, device, problems = _device(request, now)
     described = descriptions(entry.modules)
-    same_kind = {pk: d for pk, d in described.items() if device and d["kind"] == device.kind}
-    known = {pk: each.get("ceilings") for pk, each in same_kind.items()}
+    on_cpu = device is not None and device.kind == CPU
+    known = {pk: each.ceilings for pk, each in described.items() if on_cpu}
     slug = device.slug if device else ""
     page = Paginator(deployed_runs(entry, slug, request.user), SUBMISSIONS_A_PAGE).get_page(
         request.GET.get("page")
@@ -234,7 +236,7 @@ def architecture(request: HttpRequest, name: str) -> HttpResponse:
         "tabs": tabs,
         "device": device,
         "problems": problems,
-        "unavailable": next((d for each in described.values() if (d := _text(each))), ""),
+        "unavailable": next(filter(None, (each.unavailable for each in described.values())), ""),
         "rows": [(row, row.shares(phases)) for row in rows],
         "phases": phases,
         "composed": composed,
@@ -263,21 +265,20 @@ def _device(
 def _row(
     entry: Entry,
     module: Module,
-    described: Mapping[int, Mapping[str, Any]],
-    known: Mapping[int, object],
+    described: Mapping[int, Facts],
+    known: Mapping[int, Ceilings],
     best: Sequence[Best],
     funnels: Mapping[str, Funnel],
 ) -> ModuleRow:
     """Return a module; ceilings of a verdict on this device replace those of the task."""
     fastest = next((each for each in best if each.module == module), None)
     funnel = funnels.get(fastest.run) if fastest else None
-    ceilings = ceilings_of(known.get(module.task))
+    ceilings = dict(known.get(module.task, {}))
     ceilings |= {p.name: p.ceiling for p in funnel.phases if p.ceiling} if funnel else {}
-    places = described.get(module.task, {}).get("places")
     return ModuleRow(
         module=module,
         name=entry.short(module.title),
-        places=places if isinstance(places, int) else None,
+        places=described[module.task].places if module.task in described else 0,
         ceilings=ceilings,
         best=fastest,
         funnel=funnel,
@@ -302,12 +303,6 @@ def _composed(entry: Entry, now: Snapshot, device: Hardware | None) -> Composed 
         caused_by=[names.get(name, name) for name in failed.get("caused_by", ())],
         drop=timed.drop if timed else failed.get("drop", ""),
     )
-
-
-def _text(described: Mapping[str, Any]) -> str:
-    """Return why this machine cannot judge a module; empty if it can."""
-    why = described.get("unavailable")
-    return why if isinstance(why, str) else ""
 
 
 def _regimes(rows: Sequence[ModuleRow], composed: Composed | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.types import Argument, Case
+from evaluation.types import Argument, Case, from_json
 
 if TYPE_CHECKING:
     from evaluation.judge.commands import Commands
@@ -104,6 +104,18 @@ class Kind:
     labels: Labels = Labels()
     more: tuple[str, ...] = ()
     """Words in the place of a track by which several tasks are judged together."""
+
+    def facts_of(self, public: Mapping[str, Any]) -> Any:
+        """Return the facts in what is public of a task; an empty object for another form.
+
+        None for a kind that has no facts.
+        """
+        if self.facts is None:
+            return None
+        try:
+            return from_json(self.facts, public.get(self.track) or {})
+        except (TypeError, AttributeError):
+            return self.facts()
 
     @property
     def templates(self) -> dict[str, list[str]]:

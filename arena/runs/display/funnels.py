@@ -1,26 +1,24 @@
-"""Funnel of a production verdict: the module alone, the prediction, and the deployed model.
-
-The details of gates are those that `evaluation.kinds.module` writes. Older verdicts lack some of
-them, so every value is checked before it is shown.
-"""
+"""Funnel of a production verdict: the module alone, the prediction, and the deployed model."""
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from arena.runs.models import GateResult, Run
 from arena.runs.states import Scope
 from evaluation.kinds.module import drops
 from evaluation.kinds.module.architectures import architectures
+from evaluation.kinds.module.details import BestTiming, Errors, PhaseErrors, Times, Timing
 from evaluation.kinds.module.drops import MAX_MEMORY_RATIO, Drop
 from evaluation.sandboxed.model.phases import DECODED_TOKENS, Regime
 from evaluation.types import GateName, Interval
 
 DECODE = "decode"
-MAX_TEXTS = 3
 FUNNEL_GATES = (GateName.PERFORMANCE, GateName.CORRECTNESS)
 REGIMES = {
     Regime.EAGER: "Eager",
@@ -49,16 +47,11 @@ DROPS = {
 DROPS_BY_NAME = {drop.value: sentence for drop, sentence in DROPS.items()}
 
 
-@dataclass(frozen=True)
-class Timed:
-    """A candidate against the baseline: the speedup, and microseconds of one launch."""
-
-    speedup: Interval
-    candidate_us: float | None = None
-    baseline_us: float | None = None
-
-
-Cells = list[tuple[str, Timed | None]]
+Detail = TypeVar("Detail")
+TIMES, ERRORS = TypeAdapter(Times), TypeAdapter(Errors)
+Ceilings = Mapping[str, Interval]
+"""By phase."""
+Cells = list[tuple[str, Timing | None]]
 
 
 @dataclass(frozen=True)
@@ -66,23 +59,28 @@ class Phase:
     """One phase of a verdict.
 
     `regimes` has the names of REGIMES that were timed. `best` compares the fastest regime of the
-    candidate with the fastest of the baseline. `median` and `tail` are error ratios.
+    candidate with the fastest of the baseline. `errors` are those of the model.
     """
 
     name: str
-    alone: Timed | None
-    regimes: Mapping[str, Timed]
-    best: Timed | None
-    candidate_regime: str
-    baseline_regime: str
+    alone: Timing | None
+    regimes: Mapping[str, Timing]
+    best: BestTiming | None
     ceiling: Interval | None
-    median: float | None
-    tail: float | None
+    errors: PhaseErrors | None
+
+    @property
+    def candidate_regime(self) -> str:
+        return REGIMES[self.best.candidate] if self.best else ""
+
+    @property
+    def baseline_regime(self) -> str:
+        return REGIMES[self.best.baseline] if self.best else ""
 
     @property
     def predicted(self) -> float | None:
         """Return the speedup of the model by Amdahl's law, from the module's own."""
-        if self.alone is None or self.ceiling is None:
+        if self.ceiling is None or self.alone is None or self.alone.speedup.speedup <= 0:
             return None
         return drops.predicted(self.alone.speedup.speedup, self.ceiling.speedup)
 
@@ -102,40 +100,22 @@ class Line:
     noisy: bool
 
 
-@dataclass(frozen=True)
-class Counts:
-    """Graphs of a process as it reported them itself; no verdict rests on them."""
-
-    graphs: int
-    graph_breaks: int
-    recompiles: int
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Funnel:
+@dataclass(frozen=True, kw_only=True)
+class Funnel(Times):
     """The speedups of one verdict, from the module alone to the deployed model.
 
-    `isolated` is None where the module cannot be judged alone. `predicted` is None where neither
-    the verdict nor the task has a ceiling. `limits` bound the error ratios of the phases.
+    `predicted` is None where neither the verdict nor the task has a ceiling.
     """
 
-    isolated: float | None
-    predicted: float | None
-    deployed: Interval
-    drop: str
     phases: tuple[Phase, ...]
-    unexplained: tuple[str, ...]
-    not_compiled: tuple[str, ...]
-    loses: bool
-    """True where the module wins alone and the model with it is slower than the library's.
 
-    A noisy verdict does not show that.
-    """
-    noisy: bool
-    candidate: Counts | None
-    library: Counts | None
-    limits: Mapping[str, float]
+    @property
+    def loses(self) -> bool:
+        """Return whether the module wins alone and the model with it is slower than the library's.
+
+        A noisy verdict does not show that.
+        """
+        return self.wins_alone_loses_deployed and not self.noisy
 
     @property
     def why(self) -> str:
@@ -143,14 +123,14 @@ class Funnel:
         return DROPS_BY_NAME.get(self.drop, self.drop)
 
     @property
-    def regimes(self) -> tuple[str, ...]:
-        """Return the regimes of any phase, in their order."""
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the regimes of any phase, in their order."""
         return regimes_of(self.phases)
 
     @property
     def rows(self) -> list[tuple[Phase, Cells]]:
         """Return each phase with its cells."""
-        return [(phase, phase.cells(self.regimes)) for phase in self.phases]
+        return [(phase, phase.cells(self.columns)) for phase in self.phases]
 
     @property
     def lines(self) -> list[Line]:
@@ -177,38 +157,34 @@ def regimes_of(phases: Sequence[Phase]) -> tuple[str, ...]:
     return tuple(name for name in REGIMES.values() if any(name in p.regimes for p in phases))
 
 
-def funnel_of(run: Run, gates: Mapping[str, GateResult], known: object = None) -> Funnel | None:
+def funnel_of(
+    run: Run, gates: Mapping[str, GateResult], known: Ceilings | None = None
+) -> Funnel | None:
     """Return the funnel of a verdict by its gates; None where nothing was deployed.
 
     `known` are ceilings of the task, for the phases in which the verdict measured none.
     """
-    performance = gates.get(GateName.PERFORMANCE)
-    if performance is None:
-        return None
-    correctness = gates.get(GateName.CORRECTNESS)
-    windows = decode_windows(_architecture(run), run.hardware.kind)
-    return funnel(performance.detail, correctness.detail if correctness else None, known, windows)
+    performance, correctness = (
+        found.detail if (found := gates.get(gate)) else None for gate in FUNNEL_GATES
+    )
+    architecture = run.task_version.task.operator.source.get("architecture", "")
+    return funnel(performance, correctness, known, decode_windows(architecture, run.hardware.kind))
 
 
-def funnels_of(runs: Iterable[Run], known: Mapping[int, object]) -> dict[str, Funnel]:
+def funnels_of(runs: Iterable[Run], known: Mapping[int, Ceilings]) -> dict[str, Funnel]:
     """Return the funnel of each run whose final verdict has one, by the run's id.
 
     `known` are ceilings by the ids of tasks.
     """
-    chosen = {run.pk: run for run in runs}
-    found: dict[str, dict[str, Any]] = {}
+    gates: dict[str, dict[str, GateResult]] = {run.pk: {} for run in runs}
     final = GateResult.objects.filter(evaluation__scope=Scope.FINAL, gate__in=FUNNEL_GATES)
-    of_runs = final.filter(evaluation__submission__run__in=chosen).order_by()
-    for run, gate, detail in of_runs.values_list("evaluation__submission__run", "gate", "detail"):
-        found.setdefault(run, {})[gate] = detail
-    funnels = {}
-    for pk, details in found.items():
-        task = chosen[pk].task_version.task
-        windows = decode_windows(_architecture(chosen[pk]), chosen[pk].hardware.kind)
-        performance, correctness = (details.get(gate) for gate in FUNNEL_GATES)
-        if made := funnel(performance, correctness, known.get(task.pk), windows):
-            funnels[pk] = made
-    return funnels
+    of_runs = final.filter(evaluation__submission__run__in=gates).order_by()
+    for result in of_runs.select_related("evaluation__submission"):
+        gates[result.evaluation.submission.run_id][result.gate] = result
+    found = {
+        run.pk: funnel_of(run, gates[run.pk], known.get(run.task_version.task_id)) for run in runs
+    }
+    return {pk: each for pk, each in found.items() if each}
 
 
 def decode_windows(architecture: str, kind: str) -> float:
@@ -218,128 +194,54 @@ def decode_windows(architecture: str, kind: str) -> float:
 
 
 def funnel(
-    detail: object, correctness: object = None, known: object = None, windows: float = 0.0
+    detail: object,
+    correctness: object = None,
+    known: Ceilings | None = None,
+    windows: float = 0.0,
 ) -> Funnel | None:
     """Return the funnel of the details of both gates; None where they have no deployed speedup."""
-    found = _mapping(detail)
-    deployed = interval_of(found.get("deployed"))
-    if deployed is None:
+    times = _read(TIMES, detail)
+    if times is None:
         return None
-    errors = _mapping(correctness)
-    phases = _phases(found, _mapping(errors.get("phases")), ceilings_of(known))
-    reported = _mapping(found.get("reported"))
-    isolated = _positive(found.get("isolated"))
-    drop, noisy = found.get("drop"), found.get("noisy") is True
-    return Funnel(
-        isolated=isolated,
-        predicted=_positive(found.get("predicted")) or _predicted(phases, windows),
-        deployed=deployed,
-        drop=drop if isinstance(drop, str) else "",
-        phases=phases,
-        unexplained=_texts(found.get("unexplained")),
-        not_compiled=_texts(found.get("not_compiled")),
-        loses=found.get("wins_alone_loses_deployed") is True and not noisy,
-        noisy=noisy,
-        candidate=_counts(reported.get("candidate")),
-        library=_counts(reported.get("library")),
-        limits={
-            name: value
-            for name in ("median", "tail")
-            if (value := _positive(_mapping(errors.get("limits")).get(name)))
-        },
-    )
+    errors = _read(ERRORS, correctness) or Errors()
+    phases = _phases(times, errors, {**(known or {}), **times.ceilings})
+    predicted = times.predicted or _predicted(phases, windows)
+    return Funnel(**{**vars(times), "predicted": predicted}, phases=phases)
 
 
-def ceilings_of(data: object) -> dict[str, Interval]:
-    """Return the ceiling of each phase that has one."""
-    found = {name: interval_of(value) for name, value in _mapping(data).items()}
-    return {name: value for name, value in found.items() if value}
+def _read(kind: TypeAdapter[Detail], detail: object) -> Detail | None:
+    """Return the detail of a gate; None for one of another form, such as of another kind."""
+    try:
+        return kind.validate_json(json.dumps(detail), strict=True)
+    except ValidationError:
+        return None
 
 
-def interval_of(data: object) -> Interval | None:
-    """Return a speedup with its interval; None unless all three are positive numbers."""
-    values = [_positive(_mapping(data).get(name)) for name in ("speedup", "low", "high")]
-    known = [value for value in values if value is not None]
-    return Interval(*known) if len(known) == len(values) else None
-
-
-def _architecture(run: Run) -> str:
-    return str(_mapping(run.task_version.task.operator.source).get("architecture"))
-
-
-def _phases(
-    detail: Mapping[str, Any], errors: Mapping[str, Any], known: Mapping[str, Interval]
-) -> tuple[Phase, ...]:
-    regimes, alone, best = (_mapping(detail.get(name)) for name in ("regimes", "alone", "best"))
-    ceilings = {**known, **ceilings_of(detail.get("ceilings"))}
-    names = list(dict.fromkeys([*regimes, *best]))
-    phases = []
-    for name in names:
-        by_regime = _mapping(regimes.get(name))
-        timed = {label: _timed(by_regime.get(regime)) for regime, label in REGIMES.items()}
-        chosen, ratios = _mapping(best.get(name)), _mapping(errors.get(name))
-        phases.append(
-            Phase(
-                name=name,
-                alone=_timed(alone.get(name)),
-                regimes={label: value for label, value in timed.items() if value},
-                best=_timed(chosen),
-                candidate_regime=_regime(chosen.get("candidate")),
-                baseline_regime=_regime(chosen.get("baseline")),
-                ceiling=ceilings.get(name),
-                median=_positive(ratios.get("median")),
-                tail=_positive(ratios.get("tail")),
-            )
+def _phases(times: Times, errors: Errors, ceilings: Ceilings) -> tuple[Phase, ...]:
+    return tuple(
+        Phase(
+            name=name,
+            alone=times.alone.get(name),
+            regimes={
+                label: timed
+                for regime, label in REGIMES.items()
+                if (timed := times.regimes.get(name, {}).get(regime))
+            },
+            best=times.best.get(name),
+            ceiling=ceilings.get(name),
+            errors=errors.phases.get(name),
         )
-    return tuple(phases)
+        for name in dict.fromkeys((*times.regimes, *times.best))
+    )
 
 
 def _predicted(phases: Sequence[Phase], windows: float) -> float | None:
     """Return the speedup of a request by Amdahl's law: phases weigh by the baseline's time."""
     found = []
     for phase in phases:
-        count = windows if phase.name == DECODE else 1.0
-        if phase.predicted is None or phase.best is None or not phase.best.baseline_us or not count:
+        time = phase.best.baseline_us if phase.best else 0.0
+        time *= windows if phase.name == DECODE else 1.0
+        if phase.predicted is None or time <= 0:
             return None
-        found.append((count * phase.best.baseline_us, phase.predicted))
+        found.append((time, phase.predicted))
     return drops.of_request(found) if found else None
-
-
-def _timed(data: object) -> Timed | None:
-    found = _mapping(data)
-    speedup = interval_of(found.get("speedup"))
-    if speedup is None:
-        return None
-    return Timed(speedup, _positive(found.get("candidate_us")), _positive(found.get("baseline_us")))
-
-
-def _regime(name: object) -> str:
-    return next((label for regime, label in REGIMES.items() if regime == name), "")
-
-
-def _counts(data: object) -> Counts | None:
-    found = _mapping(data)
-    if not found:
-        return None
-
-    def count(name: str) -> int:
-        value = found.get(name)
-        return value if type(value) is int else 0
-
-    reasons = _texts(found.get("reasons"))
-    return Counts(count("graphs"), count("graph_breaks"), count("recompiles"), reasons)
-
-
-def _mapping(data: object) -> Mapping[str, Any]:
-    return data if isinstance(data, dict) else {}
-
-
-def _texts(data: object) -> tuple[str, ...]:
-    return tuple(str(each) for each in data[:MAX_TEXTS]) if isinstance(data, list) else ()
-
-
-def _positive(value: object) -> float | None:
-    """Return a positive finite number; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if 0 < value < math.inf else None

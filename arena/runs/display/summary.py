@@ -10,7 +10,6 @@ from django.template.loader import render_to_string
 from django.utils.functional import SimpleLazyObject
 
 from arena.accounts.models import Viewer
-from arena.catalog.models import PRODUCTION
 from arena.catalog.templatetags.figures import Scale
 from arena.runs.code.sources import sources
 from arena.runs.display.charts import best_by_round, funnel_chart
@@ -28,6 +27,7 @@ from arena.runs.trace import timeline
 from arena.runs.trace.outline import outline
 from arena.runs.trace.sifting import counts
 from arena.runs.trace.waterfall import waterfall
+from evaluation.device_kind import CPU
 from evaluation.types import GateName
 
 PARTS = (
@@ -132,10 +132,8 @@ def verdict_of(run: Run, evaluation: Evaluation | None, past: Past | None = None
 
 def _funnel(run: Run, gates: Mapping[str, GateResult]) -> dict[str, Any]:
     """Return the context of a production verdict; the ceilings of its task are the known ones."""
-    described = run.task_version.public.get(PRODUCTION)
-    known = described.get("ceilings") if isinstance(described, dict) else None
-    same_kind = run.task_version.public.get("kind") == run.hardware.kind
-    found = funnel_of(run, gates, known if same_kind else None)
+    on_cpu = run.hardware.kind == CPU
+    found = funnel_of(run, gates, run.task_version.facts.ceilings if on_cpu else {})
     if found is None:
         return {}
     return {"funnel": found, "funnel_chart": funnel_chart(found.lines)}

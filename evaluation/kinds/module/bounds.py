@@ -15,8 +15,8 @@ import torch
 from evaluation.bench.timing.estimates import robust_spread
 from evaluation.code.cache_folder import replace_text
 from evaluation.kinds.module import drops, module_times, windows
-from evaluation.kinds.module.module_times import ModuleTiming
-from evaluation.kinds.module.windows import ModelWindows, Timing
+from evaluation.kinds.module.details import ModuleTiming, Timing
+from evaluation.kinds.module.windows import ModelWindows
 from evaluation.sandboxed.model.phases import Regime
 from evaluation.types import Interval, to_json
 

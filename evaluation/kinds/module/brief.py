@@ -161,7 +161,10 @@ _PHASES = {
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """A module in its model; older versions of a task lack some of this."""
+    """A module in its model; older versions of a task lack some of this.
+
+    `ceilings` were measured on a CPU.
+    """
 
     architecture: str = ""
     title: str = ""

@@ -38,11 +38,21 @@ from evaluation.kinds.module.composition import (
     causes,
     check_disjoint,
 )
+from evaluation.kinds.module.details import Errors, PhaseErrors
 from evaluation.kinds.module.limits import Ratios, limits_of
 from evaluation.kinds.module.trial import Trial
 from evaluation.sandbox.features import isolates_ranks
 from evaluation.sandboxed.model.phases import Extent, Regime
-from evaluation.types import CompilerOutput, GateName, GateResult, Interval, Reason, Report, Verdict
+from evaluation.types import (
+    CompilerOutput,
+    GateName,
+    GateResult,
+    Interval,
+    Reason,
+    Report,
+    Verdict,
+    to_json,
+)
 
 if TYPE_CHECKING:
     from evaluation.kinds.module.session import Built, LiveSession
@@ -355,7 +365,7 @@ def _correct(trial: Trial) -> GateResult:
     count, worst = sum(each[0] for each in alone), max(each[2] for each in alone)
     untaped = [why for each in alone for why in each[1]]
     phases = _end_to_end(trial, limits)
-    ratio = max(found["median"] for found in phases.values())
+    ratio = max(found.median for found in phases.values())
     return GateResult(
         GateName.CORRECTNESS,
         Verdict.PASSED,
@@ -364,16 +374,11 @@ def _correct(trial: Trial) -> GateResult:
         "equals the baseline bit for bit",
         passed=count + len(phases),
         total=count + len(phases),
-        detail={
-            "untaped": untaped,
-            "worst_share": worst,
-            "limits": dataclasses.asdict(limits),
-            "phases": phases,
-        },
+        detail=to_json(Errors(tuple(untaped), worst, limits, phases)),
     )
 
 
-def _end_to_end(trial: Trial, limits: Ratios) -> dict[str, dict[str, Any]]:
+def _end_to_end(trial: Trial, limits: Ratios) -> dict[str, PhaseErrors]:
     """Compare the model with the exact one, and the decoy with the baseline, in every phase.
 
     Returns: the error ratios of each phase. Raises: SubmissionError.
@@ -381,7 +386,7 @@ def _end_to_end(trial: Trial, limits: Ratios) -> dict[str, dict[str, Any]]:
     from evaluation.kinds.module import windows
 
     session = trial.session
-    phases: dict[str, dict[str, Any]] = {}
+    phases: dict[str, PhaseErrors] = {}
     for phase in trial.architecture.phases:
         memory = session.phase_memory(phase)
         try:

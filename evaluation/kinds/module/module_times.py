@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from evaluation.bench.devices import detect
@@ -13,8 +12,9 @@ from evaluation.bench.turns import Bench, Entrant
 from evaluation.device_kind import CPU, GPU
 from evaluation.kinds.module import tape
 from evaluation.kinds.module.architectures import ModuleTask
+from evaluation.kinds.module.details import ModuleTiming
 from evaluation.kinds.module.session import UNTRUSTED, LiveSession
-from evaluation.kinds.module.windows import SPREAD, Timing, timing_of
+from evaluation.kinds.module.windows import SPREAD, timing_of
 from evaluation.kinds.module.workload import RankRing, TapedCall
 from evaluation.sandboxed.model.phases import Regime
 
@@ -30,13 +30,6 @@ TAPES = 3
 """Forwards whose calls of a module are its inputs alone."""
 MAX_SHAPES = 6
 """Modules of other shapes that are measured alone where a model gains more than one explains."""
-
-
-@dataclass(frozen=True)
-class ModuleTiming(Timing):
-    """A module alone against the library's, both in one regime."""
-
-    regime: Regime
 
 
 def measure_module(

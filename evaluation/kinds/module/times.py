@@ -15,10 +15,10 @@ from evaluation.bench.timing.intervals import half_width
 from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError
 from evaluation.kinds.module import bounds, drops, module_times, windows
+from evaluation.kinds.module.details import BestTiming, Engaged, ModuleTiming, Times, Timing
 from evaluation.kinds.module.drops import Reported
 from evaluation.kinds.module.limits import Ratios, limits_of
-from evaluation.kinds.module.module_times import ModuleTiming
-from evaluation.kinds.module.windows import ModelWindows, Timing
+from evaluation.kinds.module.windows import ModelWindows
 from evaluation.sandbox import procfs
 from evaluation.sandboxed.model.phases import DECODED_TOKENS, Regime
 from evaluation.tasks.input_families import dtype_name
@@ -46,23 +46,13 @@ MAX_COMPILE_SECONDS = 120.0
 """Limit on each reply of a candidate while `torch.compile` compiles it."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Engaged:
-    """Use of a regime in a phase, by mode: what was captured, and the seconds until it was."""
-
-    captured: Mapping[str, bool]
-    refusal: Mapping[str, str]
-    """The line with the error for which a launch could not be captured, or compiled."""
-    seconds: Mapping[str, float]
-    """Time of the first windows, in which code is compiled and captured."""
-
-    @classmethod
-    def of(cls, *both: ModelWindows) -> Engaged:
-        return cls(
-            {each.mode: each.captured for each in both},
-            {each.mode: _error_line(each.refusal) for each in both if each.refusal},
-            {each.mode: round(each.seconds, 2) for each in both},
-        )
+def engaged_of(*both: ModelWindows) -> Engaged:
+    """Return how both sides use a regime of a phase."""
+    return Engaged(
+        {each.mode: each.captured for each in both},
+        {each.mode: _error_line(each.refusal) for each in both if each.refusal},
+        {each.mode: round(each.seconds, 2) for each in both},
+    )
 
 
 def _error_line(text: str) -> str:
@@ -150,35 +140,29 @@ def measured_times(trial: Trial) -> GateResult:
         not_compiled=bool(not_compiled),
     )
     reason = drops.drop(facts)
-    detail = {
-        "isolated": isolated,
-        "modules": {name: _isolated(timings.values()) for name, timings in modules.items()},
-        "deployed": to_json(deployed),
-        "alone": {phase: to_json(timing) for phase, timing in alone.items()},
-        "regimes": {
-            phase: {regime.value: to_json(timing) for regime, timing in regimes.items()}
-            for phase, regimes in found.items()
-        },
-        "best": {
-            phase: {"candidate": ours.value, "baseline": theirs.value, **to_json(best[phase])}
+    detail = Times(
+        isolated=isolated,
+        modules={name: _isolated(timings.values()) for name, timings in modules.items()},
+        deployed=deployed,
+        alone=alone,
+        regimes=found,
+        best={
+            phase: BestTiming(**vars(best[phase]), candidate=ours, baseline=theirs)
             for phase, (ours, theirs) in chosen.items()
         },
-        "ceilings": {phase: to_json(interval) for phase, interval in ceilings.items()},
-        "predicted": _predicted(alone, best, ceilings, session.size.steps),
-        "drop": reason.value if reason else "",
-        "unexplained": unexplained,
-        "not_compiled": not_compiled,
-        "engaged": {
-            phase: {regime.value: to_json(each) for regime, each in regimes.items()}
-            for phase, regimes in engaged.items()
-        },
-        "wins_alone_loses_deployed": bool(isolated and isolated > 1 and deployed.high < 1),
-        "reported": {mode: to_json(counts) for mode, counts in reported.items()},
-        "noisy": half_width(deployed) > NOISY,
-    }
+        ceilings=ceilings,
+        predicted=_predicted(alone, best, ceilings, session.size.steps),
+        drop=reason.value if reason else "",
+        unexplained=tuple(unexplained),
+        not_compiled=tuple(not_compiled),
+        engaged={phase: each.engaged for phase, each in phases.items()},
+        wins_alone_loses_deployed=bool(isolated and isolated > 1 and deployed.high < 1),
+        reported=reported,
+        noisy=half_width(deployed) > NOISY,
+    )
     result = dataclasses.replace(
         GateResult(GateName.PERFORMANCE, Verdict.PASSED),
-        detail=detail,
+        detail=to_json(detail),
         measurements=_measurements(found, trial),
         passed=sum(map(len, found.values())),
         total=sum(map(len, found.values())),
@@ -234,7 +218,7 @@ def _measured_phase(trial: Trial, phase: str, limits: Ratios) -> MeasuredPhase:
             baseline = ModelWindows(session, "library", phase, memory, regime)
             session.keep_compiled()
             candidate = _candidate(session, phase, memory, regime)
-            engaged[regime] = both = Engaged.of(candidate, baseline)
+            engaged[regime] = both = engaged_of(candidate, baseline)
             if regime is Regime.GRAPH and not any(both.captured.values()):
                 continue  # neither runs so; the phase's other regimes are compared
             found[regime] = windows.measure(candidate, baseline, short or plan)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import secrets
 import statistics
 import time
@@ -11,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -24,10 +22,11 @@ from evaluation.bench.timing.window import MIN_LAUNCHES, act
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import Broken, SubmissionError
 from evaluation.kinds.module import budget, drops
+from evaluation.kinds.module.details import PhaseErrors, Timing
 from evaluation.kinds.module.limits import Ratios
 from evaluation.kinds.module.session import UNTRUSTED, LiveSession, Memory, PhaseMemory, at_rank
 from evaluation.sandboxed.model.phases import Regime
-from evaluation.types import Interval, Reason
+from evaluation.types import Reason
 
 SPREAD = Spread(0.04, 0.01)
 PLANS = {
@@ -274,7 +273,7 @@ def _attribute_failure(windows: ModelWindows) -> Iterator[None]:
         raise Broken(f"the judge's own model failed ({where}): {error}") from error
 
 
-def check_budget(candidate: ModelWindows, baseline: ModelWindows, limits: Ratios) -> dict[str, Any]:
+def check_budget(candidate: ModelWindows, baseline: ModelWindows, limits: Ratios) -> PhaseErrors:
     """Return the error ratios of a candidate, of several ranks those of the worst.
 
     Raises: SubmissionError beyond the limits.
@@ -282,7 +281,7 @@ def check_budget(candidate: ModelWindows, baseline: ModelWindows, limits: Ratios
     _check_turns(candidate, baseline)
     ranks = sorted(candidate.checked)
     found = [_budget_of(rank, candidate, baseline, limits) for rank in ranks]
-    return max(found, key=lambda each: float(each["median"]))
+    return max(found, key=lambda each: each.median)
 
 
 def _check_turns(candidate: ModelWindows, baseline: ModelWindows) -> None:
@@ -301,7 +300,7 @@ def _check_turns(candidate: ModelWindows, baseline: ModelWindows) -> None:
 
 def _budget_of(
     rank: int, candidate: ModelWindows, baseline: ModelWindows, limits: Ratios
-) -> dict[str, Any]:
+) -> PhaseErrors:
     checked = candidate.checked[rank]
     errors = checked.errors, baseline.checked[rank].errors
     found, least = budget.ratios(*errors), budget.lower_ratios(*errors)
@@ -313,24 +312,7 @@ def _budget_of(
             f"(90th percentile {least.tail:.2f}); allowed are {limits.median:.2f} "
             f"({limits.tail:.2f}): {drops.Drop.BUDGET}",
         )
-    return {
-        **dataclasses.asdict(found),
-        "tokens": checked.tokens,
-        "agreed": checked.agreed,
-        "gap": checked.gap,
-    }
-
-
-@dataclass(frozen=True)
-class Timing:
-    """A candidate against the baseline: microseconds of one launch, and the speedup."""
-
-    candidate_us: float
-    baseline_us: float
-    speedup: Interval
-    blocks: int
-    spread: float
-    """Standard deviation of the blocks' log ratios."""
+    return PhaseErrors(found.median, found.tail, checked.tokens, checked.agreed, checked.gap)
 
 
 def measure(candidate: ModelWindows, baseline: ModelWindows, plan: Plan) -> Timing:

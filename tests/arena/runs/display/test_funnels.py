@@ -9,9 +9,10 @@ import plotly.graph_objects
 import pytest
 
 from arena.runs.display.charts import funnel_chart
-from arena.runs.display.funnels import DROPS, ceilings_of, decode_windows, funnel
+from arena.runs.display.funnels import DROPS, decode_windows, funnel
 from evaluation.kinds.module.drops import Drop
 from evaluation.kinds.module.drops import predicted as amdahl
+from evaluation.types import Interval
 from tests.arena.production import CEILINGS, VERDICT, performance
 
 
@@ -32,9 +33,8 @@ def test_funnel_of_a_real_verdict_has_every_number() -> None:
     assert prefill.alone and prefill.alone.speedup.speedup == pytest.approx(1.071, abs=1e-3)
     assert prefill.candidate_regime == prefill.baseline_regime == "Eager"
     assert prefill.regimes["Eager"].candidate_us == pytest.approx(11078.9, abs=0.1)
-    assert prefill.median == pytest.approx(0.915, abs=1e-3)
-    assert found.limits == {"median": 1.304, "tail": 1.325}
-    assert found.candidate and found.candidate.graph_breaks == 0
+    assert prefill.errors and prefill.errors.median == pytest.approx(0.915, abs=1e-3)
+    assert found.reported["candidate"].graph_breaks == 0
     assert (found.drop, found.why, found.loses, found.noisy) == ("", "", False, True)
 
 
@@ -45,19 +45,19 @@ def test_noisy_verdict_does_not_show_that_a_win_is_lost() -> None:
 
 
 def test_prediction_of_the_verdict_counts_before_that_of_the_task() -> None:
-    found = funnel(performance(2.0, 1.1, predicted=1.25), None, CEILINGS, 16.0)
+    found = funnel(performance(2.0, 1.1, predicted=1.25), None, _ceilings(), 16.0)
     assert found is not None and found.predicted == 1.25
 
 
 def test_prediction_from_the_ceilings_of_the_task_weighs_phases_by_time() -> None:
     detail = performance(2.0, 0.8)
     times = {phase: best["baseline_us"] for phase, best in detail["best"].items()}
-    found = funnel(detail, None, CEILINGS, 16.0)
+    found = funnel(detail, None, _ceilings(), 16.0)
     before = times["prefill"] + 16 * times["decode"]
     after = times["prefill"] / amdahl(2.0, 1.31) + 16 * times["decode"] / amdahl(2.0, 1.18)
     assert found is not None and found.predicted == pytest.approx(before / after)
     assert funnel(detail, None, None, 16.0).predicted is None  # type: ignore[union-attr]
-    assert funnel(detail, None, CEILINGS, 0.0).predicted is None  # type: ignore[union-attr]
+    assert funnel(detail, None, _ceilings(), 0.0).predicted is None  # type: ignore[union-attr]
 
 
 def test_decode_windows_of_a_request_come_from_the_architecture() -> None:
@@ -77,7 +77,6 @@ def test_decode_windows_of_a_request_come_from_the_architecture() -> None:
         {"deployed": 1.1},
         {"deployed": {"speedup": 1.1}},
         {"deployed": {"speedup": "x", "low": 1, "high": 2}},
-        {"deployed": {"speedup": -1, "low": 1, "high": 2}},
         {"deployed": {"speedup": True, "low": 1, "high": 2}},
     ],
 )
@@ -87,15 +86,23 @@ def test_detail_without_a_deployed_speedup_has_no_funnel(detail: object) -> None
 
 @pytest.mark.parametrize("wrong", [None, 1, "text", [1, 2], {"prefill": 1}, {"prefill": None},
                                    {"prefill": {"speedup": "x"}}, {"prefill": [1]}])  # fmt: skip
-def test_detail_with_a_malformed_part_keeps_its_other_parts(wrong: object) -> None:
+def test_malformed_errors_leave_the_speedups(wrong: object) -> None:
+    found = funnel(performance(), {"phases": wrong})
+    assert found is not None and found.deployed.speedup == pytest.approx(1.1)
+    assert [phase.errors for phase in found.phases] == [None, None]
+
+
+def test_detail_of_an_older_verdict_has_a_funnel_without_what_it_lacks() -> None:
     whole = performance()
     for name in set(whole) - {"deployed"}:
-        found = funnel({**whole, name: wrong}, wrong, wrong, 16.0)
-        assert found is not None and found.deployed.speedup == pytest.approx(1.1)
-        assert found.lines and found.rows is not None and found.why is not None
+        found = funnel({key: value for key, value in whole.items() if key != name})
+        assert found is not None and found.lines and found.rows is not None
         funnel_chart(found.lines)
-        shorter = {key: value for key, value in whole.items() if key != name}
-        assert funnel(shorter) is not None
+
+
+def test_module_that_takes_forever_alone_has_no_prediction() -> None:
+    found = funnel(performance(0.0, 0.8), None, _ceilings(), 16.0)
+    assert found is not None and found.predicted is None
 
 
 def test_unknown_drop_reason_is_shown_by_its_name() -> None:
@@ -103,12 +110,12 @@ def test_unknown_drop_reason_is_shown_by_its_name() -> None:
     assert found is not None and found.why == "unheard_of"
 
 
-def test_ceiling_that_is_no_interval_is_left_out() -> None:
-    assert set(ceilings_of({**CEILINGS, "forward": {"speedup": 0}, "x": None})) == set(CEILINGS)
+def _ceilings() -> dict[str, Interval]:
+    return {phase: Interval(**ceiling) for phase, ceiling in CEILINGS.items()}
 
 
 def test_funnel_chart_has_a_line_for_the_request_and_for_each_phase() -> None:
-    found = funnel(performance(2.0, 0.8), None, CEILINGS, 16.0)
+    found = funnel(performance(2.0, 0.8), None, _ceilings(), 16.0)
     assert found is not None
     figure = plotly.graph_objects.Figure(funnel_chart(found.lines))
     links, alone, predicted, deployed = figure.data

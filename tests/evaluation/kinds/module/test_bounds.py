@@ -51,7 +51,7 @@ def test_baseline_counts_as_slowed_if_it_is_faster_each_time_without_the_candida
 
 
 def alone(speedup: float) -> ModuleTiming:
-    return ModuleTiming(1.0, speedup, Interval(speedup, speedup, speedup), 10, 0.0, Regime.GRAPH)
+    return ModuleTiming(1.0, speedup, Interval(speedup, speedup, speedup), 10, regime=Regime.GRAPH)
 
 
 @pytest.mark.parametrize(("module", "found"), [(2.0, ["forward"]), (4.0, [])])

@@ -12,8 +12,9 @@ from evaluation.bench.timing.disturbance import Disturbance
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import Inconclusive, SubmissionError
 from evaluation.kinds.module import times
+from evaluation.kinds.module.details import Engaged
 from evaluation.kinds.module.limits import Ratios
-from evaluation.kinds.module.times import Engaged
+from evaluation.kinds.module.times import engaged_of
 from evaluation.kinds.module.windows import Checked
 from evaluation.sandboxed.model.phases import Regime
 
@@ -25,14 +26,14 @@ def windows(mode: str, captured: bool = True, refusal: str = "") -> Any:
 def graphs(*captured: tuple[bool, bool]) -> dict[str, dict[Regime, Engaged]]:
     """Return phases whose candidate and baseline were captured or not."""
     return {
-        str(number): {Regime.GRAPH: Engaged.of(windows("candidate", ours), windows("library", ref))}
+        str(number): {Regime.GRAPH: engaged_of(windows("candidate", ours), windows("library", ref))}
         for number, (ours, ref) in enumerate(captured)
     }
 
 
 def test_regime_has_the_reason_why_a_launch_was_not_captured() -> None:
     refusal = "Traceback\n  File\nRuntimeError: " + "x" * 1000 + "\n"
-    engaged = Engaged.of(windows("candidate", False, refusal), windows("library"))
+    engaged = engaged_of(windows("candidate", False, refusal), windows("library"))
     assert engaged.captured == {"candidate": False, "library": True}
     assert set(engaged.refusal) == {"candidate"}
     assert engaged.refusal["candidate"].startswith("RuntimeError: xxx")
@@ -43,9 +44,9 @@ def test_regime_has_the_reason_why_a_launch_was_not_captured() -> None:
 def test_refusal_is_the_line_of_the_error_and_not_the_advice_below_it() -> None:
     error = "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing"
     text = f"Traceback\n  File\n{error}\nSearch for `cudaError`.\nCompile with `TORCH_USE_CUDA_DSA`"
-    assert Engaged.of(windows("library", False, text)).refusal == {"library": error}
-    assert Engaged.of(windows("library", False, "no cache")).refusal == {"library": "no cache"}
-    assert Engaged.of(windows("library", False, "\n")).refusal == {"library": ""}
+    assert engaged_of(windows("library", False, text)).refusal == {"library": error}
+    assert engaged_of(windows("library", False, "no cache")).refusal == {"library": "no cache"}
+    assert engaged_of(windows("library", False, "\n")).refusal == {"library": ""}
 
 
 def exactness(error: float, regime: Regime) -> Any:

@@ -93,9 +93,7 @@ def test_budget_is_that_of_the_worst_rank() -> None:
         )
 
     limits = judge.Ratios(1.3, 1.3)
-    assert windows.check_budget(side(1.0, 1.2), side(1.0, 1.0), limits)["median"] == pytest.approx(
-        1.2
-    )
+    assert windows.check_budget(side(1.0, 1.2), side(1.0, 1.0), limits).median == pytest.approx(1.2)
     with pytest.raises(SubmissionError, match="prefill, eager, rank 1: the model's error"):
         windows.check_budget(side(1.0, 1.4), side(1.0, 1.0), limits)
 
