@@ -165,14 +165,6 @@ class Task(models.Model):
     def slug(self) -> str:
         return f"{self.operator.slug}/{self.track}"
 
-    def clean(self) -> None:
-        """Keep the page of a task that was public, and those of its runs."""
-        stored = Task.objects.filter(pk=self.pk).values_list("status", flat=True).first()
-        if self.status == Task.Status.DRAFT and stored not in (None, Task.Status.DRAFT):
-            raise ValidationError(
-                {"status": "It was public, and a draft is a 404 for everybody: retire it instead."}
-            )
-
     @property
     def is_production(self) -> bool:
         """Return whether it replaces a module of a live model."""

@@ -317,6 +317,8 @@ def test_task_is_retired_with_a_reason(staff: Any, reviewer: Any) -> None:
         drafts.set_task_status(task, staff, "retired", " ")
     with pytest.raises(Forbidden):
         drafts.set_task_status(task, reviewer, "retired", "Old.")
+    with pytest.raises(UserError, match="cannot become 'draft'"):
+        drafts.set_task_status(task, staff, "draft", "Old.")
     drafts.set_task_status(task, staff, "retired", "Old.")
     assert task.status == "retired"
     with pytest.raises(Conflict):
