@@ -56,7 +56,6 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     """Run it until it ends. Raises: HarnessFailed."""
     chosen = Settings.model_validate(settings)
     assert session.model, "a harness has a model"
-    translate = StreamJson(session, TITLE)
     command = [
         session.program, "-p", prompt(session, chosen.extra_prompt),
         "--output-format", "stream-json", "--verbose", "--forward-subagent-text",
@@ -64,14 +63,7 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
         "--model", session.model.name,
         *_options(chosen, mcp_server(session) if chosen.mcp else None),
     ]  # fmt: skip
-    run_harness(
-        session,
-        command,
-        translate,
-        env=environment(session.model),
-        failure=lambda: translate.failure,
-        at_limit=lambda _: translate.at_limit,
-    )
+    run_harness(session, command, StreamJson(session, TITLE), environment(session.model))
 
 
 def environment(model: ModelAccess) -> dict[str, str]:

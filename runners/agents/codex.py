@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
-from runners.session.calls import Calls
-from runners.session.harness import mcp_server, prompt, run_harness
+from runners.session.harness import Record, Translator, mcp_server, prompt, run_harness
 
 if TYPE_CHECKING:
     from runners.session.session import AgentSession
 
-Record = Mapping[str, Any]
 
 HARNESS = Harness(title="Codex", wires=("responses",), program="codex", package="@openai/codex")
 SPECS = (
@@ -71,7 +69,6 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     assert session.model, "a harness has a model"
     home = session.folder / HOME
     home.mkdir(exist_ok=True)
-    translate = CodexEvents(session)
     options = {**_provider(session.model.url), **_options(session, chosen)}
     command = [
         session.program, "exec", "--json", "--skip-git-repo-check",
@@ -80,13 +77,8 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
         *itertools.chain.from_iterable(("-c", f"{n}={json.dumps(v)}") for n, v in options.items()),
         prompt(session, chosen.extra_prompt),
     ]  # fmt: skip
-    run_harness(
-        session,
-        command,
-        translate,
-        env={TOKEN: session.model.token, "HOME": str(home), "CODEX_HOME": str(home)},
-        failure=lambda: translate.failure,
-    )
+    env = {TOKEN: session.model.token, "HOME": str(home), "CODEX_HOME": str(home)}
+    run_harness(session, command, CodexEvents(session), env)
 
 
 def _provider(url: str) -> dict[str, Any]:
@@ -118,7 +110,7 @@ def _options(session: AgentSession, chosen: Settings) -> dict[str, Any]:
     return options
 
 
-class CodexEvents:
+class CodexEvents(Translator):
     """Records each record of its output as events of a session.
 
     An item is a message, reasoning, a command, a change of files, a call of a tool or a plan. A
@@ -126,12 +118,8 @@ class CodexEvents:
     """
 
     def __init__(self, session: AgentSession) -> None:
-        self.failure = ""
-        """Why its turn failed; empty if it did not."""
-        self._session = session
-        self._model = session.model.name if session.model else ""
+        super().__init__(session)
         self._reasoning: list[str] = []
-        self._calls = Calls(session)
         self._messages: dict[str, str] = {}
         """Events of messages that are not complete, by the id of their item."""
 

@@ -18,13 +18,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
 from runners.agents._parts.stream_json import todo
-from runners.session.calls import Call, Calls
-from runners.session.harness import mcp_server, prompt, run_harness
+from runners.session.calls import Call
+from runners.session.harness import Record, Translator, mcp_server, prompt, run_harness
 
 if TYPE_CHECKING:
     from runners.session.session import AgentSession
 
-Record = Mapping[str, Any]
 
 TITLE = "Gemini CLI"
 HARNESS = Harness(
@@ -86,7 +85,6 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     text = json.dumps(_settings(session, chosen))
     (folder / "settings.json").write_text(text, encoding="utf-8")
     (folder / EXPERIMENTS).write_text(json.dumps(_experiments()), encoding="utf-8")
-    translate = GeminiEvents(session, folder)
     command = [
         session.program, "-p", prompt(session, chosen.extra_prompt), "-m", session.model.name,
         "--output-format", "stream-json", "--yolo", "--skip-trust",
@@ -98,14 +96,7 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
         "GEMINI_CLI_NO_RELAUNCH": "true",
         "GEMINI_EXP": str(folder / EXPERIMENTS),
     }
-    run_harness(
-        session,
-        command,
-        translate,
-        env=env,
-        failure=lambda: translate.failure,
-        at_limit=lambda code: translate.at_limit or code == TURNS_SPENT,
-    )
+    run_harness(session, command, GeminiEvents(session, folder), env, TURNS_SPENT)
 
 
 def _settings(session: AgentSession, chosen: Settings) -> dict[str, Any]:
@@ -160,21 +151,15 @@ class _Answer:
     event: str = ""
 
 
-class GeminiEvents:
+class GeminiEvents(Translator):
     """Records each record of its output as events of a session."""
 
     def __init__(self, session: AgentSession, folder: Path) -> None:
-        self.failure = ""
-        """Why it gave up, as its last record says; empty if it did not."""
-        self.at_limit = False
-        """Whether it ended at its limit of turns."""
-        self._session = session
-        self._model = session.model.name if session.model else ""
+        super().__init__(session)
         self._chat = Chat(folder)
         self._answer = _Answer()
         self._answers: dict[Call, _Answer] = {}
         """Answers by the calls in them that have no result."""
-        self._calls = Calls(session)
 
     def __call__(self, record: Record) -> bool:
         match record:

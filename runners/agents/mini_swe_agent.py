@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
-from runners.session.calls import Calls
-from runners.session.harness import prompt, run_harness
+from runners.session.harness import Record, Translator, prompt, run_harness
 
 if TYPE_CHECKING:
     from runners.session.session import AgentSession
 
-Record = Mapping[str, Any]
 
 TITLE = "mini-swe-agent"
 HARNESS = Harness(
@@ -96,7 +94,6 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     (folder / "arena_printer.py").write_text(PRINTER, encoding="utf-8")
     text = json.dumps(_configuration(session, chosen))  # YAML too
     (folder / "arena.yaml").write_text(text, encoding="utf-8")
-    translate = MiniEvents(session)
     command = [
         session.program, "-c", "mini.yaml", "-c", str(folder / "arena.yaml"),
         "--agent-class", "arena_printer.Agent",
@@ -110,13 +107,7 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
         "MSWEA_GLOBAL_CONFIG_DIR": str(folder),
         "PYTHONPATH": str(folder),
     }
-    run_harness(
-        session,
-        command,
-        translate,
-        env=env,
-        failure=lambda: translate.failure,
-    )
+    run_harness(session, command, MiniEvents(session), env)
 
 
 def _model(session: AgentSession) -> str:
@@ -148,15 +139,8 @@ def _configuration(session: AgentSession, chosen: Settings) -> dict[str, Any]:
     }
 
 
-class MiniEvents:
+class MiniEvents(Translator):
     """Records each message of its conversation as events of a session."""
-
-    def __init__(self, session: AgentSession) -> None:
-        self.failure = ""
-        """Why it gave up; empty if it did not."""
-        self._session = session
-        self._model = session.model.name if session.model else ""
-        self._calls = Calls(session)
 
     def __call__(self, record: Record) -> bool:
         match record:

@@ -14,13 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
 from runners.agents._parts.stream_json import todo
-from runners.session.calls import Calls
-from runners.session.harness import mcp_server, prompt, run_harness
+from runners.session.harness import Record, Translator, mcp_server, prompt, run_harness
 
 if TYPE_CHECKING:
     from runners.session.session import AgentSession
 
-Record = Mapping[str, Any]
 
 TITLE = "OpenCode"
 HARNESS = Harness(
@@ -82,7 +80,6 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     """Run it until it ends. Raises: HarnessFailed."""
     chosen = Settings.model_validate(settings)
     assert session.model, "a harness has a model"
-    translate = OpenCodeEvents(session)
     command = [
         session.program, "run", "--format", "json", "--thinking",
         "--title", session.brief.task,  # else a model is asked for one
@@ -96,7 +93,7 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
         "OPENCODE_CONFIG_CONTENT": json.dumps(_configuration(session, chosen)),
         "OPENCODE_EXPERIMENTAL_BASH_DEFAULT_TIMEOUT_MS": str(MAX_WAIT_MS),
     }
-    run_harness(session, command, translate, env=env, failure=lambda: translate.failure)
+    run_harness(session, command, OpenCodeEvents(session), env)
 
 
 def _configuration(session: AgentSession, chosen: Settings) -> dict[str, Any]:
@@ -148,18 +145,14 @@ class _Message:
     event: str = ""
 
 
-class OpenCodeEvents:
+class OpenCodeEvents(Translator):
     """Records each record of its output as events of a session.
 
     A record has a part of an answer: reasoning, text, or a call that is finished.
     """
 
     def __init__(self, session: AgentSession) -> None:
-        self.failure = ""
-        """Why it gave up; empty if it did not."""
-        self._session = session
-        self._model = session.model.name if session.model else ""
-        self._calls = Calls(session)
+        super().__init__(session)
         self._messages: dict[str, _Message] = {}
         """Messages of answers that are not finished, by the id of an answer."""
         self._begun = False

@@ -53,7 +53,6 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     """Run it until it ends. Raises: HarnessFailed."""
     chosen = Settings.model_validate(settings)
     assert session.model, "a harness has a model"
-    translate = StreamJson(session, TITLE)
     _write_settings(session)
     command = [
         session.program, prompt(session, chosen.extra_prompt),
@@ -70,14 +69,7 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
         "QWEN_STREAM_IDLE_TIMEOUT_MS": str(MAX_ANSWER_MS),
         "QWEN_STREAM_MAX_LIFETIME_MS": str(MAX_WAIT_MS),
     }
-    run_harness(
-        session,
-        command,
-        translate,
-        env=env,
-        failure=lambda: translate.failure,
-        at_limit=lambda code: translate.at_limit or code == TURNS_SPENT,
-    )
+    run_harness(session, command, StreamJson(session, TITLE), env, TURNS_SPENT)
 
 
 def _write_settings(session: AgentSession) -> None:

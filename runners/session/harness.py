@@ -1,6 +1,7 @@
 """Execution of a harness's command line inside an agent's session.
 
-An adapter starts the program with `run_harness`, and translates each line of its output to events.
+An adapter starts the program with `run_harness`, and its translator makes each line of the output
+events.
 What it does not translate is kept as a log line; nothing is dropped, and nothing ends the run.
 """
 
@@ -11,20 +12,20 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from runners.session.calls import Calls
 from runners.session.edits import EditObserver
 from runners.session.text import limited
 
 if TYPE_CHECKING:
     from runners.session.session import AgentSession
 
-Translate = Callable[[Mapping[str, Any]], bool]
-"""Records the events of one JSON object of the output; False for one that it does not know."""
-
+Record = Mapping[str, Any]
 MAX_LOG = 4000
 STDERR_LINES = 40
 PROMPT = """\
@@ -37,6 +38,23 @@ best round counts. Stop when nothing more can be gained or your rounds are spent
 
 class HarnessFailed(Exception):
     """Raised when a program gave up; the last line of the message says why."""
+
+
+class Translator(ABC):
+    """Records each JSON object of one program's output as events of a session."""
+
+    def __init__(self, session: AgentSession) -> None:
+        self.failure = ""
+        """Why the program gave up, as its output says; empty if it did not."""
+        self.at_limit = False
+        """Whether it ended at a limit of its settings, which is no failure."""
+        self._session = session
+        self._model = session.model.name if session.model else ""
+        self._calls = Calls(session)
+
+    @abstractmethod
+    def __call__(self, record: Record) -> bool:
+        """Record the events of an object; False for one that is not known."""
 
 
 @dataclass(frozen=True)
@@ -69,18 +87,14 @@ def prompt(session: AgentSession, extra: str = "") -> str:
 def run_harness(
     session: AgentSession,
     command: Sequence[str],
-    translate: Translate,
-    *,
+    translate: Translator,
     env: Mapping[str, str] | None = None,
-    stdin: str = "",
-    failure: Callable[[], str] = str,
-    at_limit: Callable[[int], bool] = lambda _: False,
+    limit_code: int = 0,
 ) -> None:
     """Run `command` in the workspace until it ends, and translate its standard output.
 
     `env` is added to the environment. Changes of text files in the workspace are recorded after
-    each line. `failure` returns why the program gave up, as its output says; empty if it did not.
-    `at_limit` returns whether an exit code means a limit of its settings, which is no failure.
+    each line. An exit with `limit_code` is one at a limit of its settings.
 
     Raises: HarnessFailed when there is a failure, or its exit code is neither 0 nor a limit's.
     """
@@ -89,37 +103,33 @@ def run_harness(
         command,
         cwd=session.folder,
         env={**os.environ, **(env or {})},
-        stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
     assert process.stdout and process.stderr
     stderr: list[str] = []
-    threads = [threading.Thread(target=_collect, args=(session, process.stderr, stderr))]
-    if stdin:
-        threads.append(threading.Thread(target=_feed, args=(process.stdin, stdin)))
-    for thread in threads:
-        thread.start()
+    collector = threading.Thread(target=_collect, args=(session, process.stderr, stderr))
+    collector.start()
     for data in process.stdout:
         line = data.decode(errors="replace").rstrip("\n")
         if line.strip():
             translate_line(session, line, translate)
             edits.record(session)
     code = process.wait()
-    for thread in threads:
-        thread.join()
+    collector.join()
     edits.record(session)
     name = Path(command[0]).name
-    if reason := failure():
-        raise HarnessFailed(f"{name} gave up: {' '.join(reason.split())}")
+    if translate.failure:
+        raise HarnessFailed(f"{name} gave up: {' '.join(translate.failure.split())}")
     if code < 0:
         raise HarnessFailed(f"{name} was ended by {signal.Signals(-code).name}")
-    if code and not at_limit(code):
+    if code and not translate.at_limit and code != limit_code:
         *rest, last = stderr[-STDERR_LINES:] or ["it printed no reason"]
         raise HarnessFailed("\n".join((*rest, f"{name} ended with status {code}: {last}")))
 
 
-def translate_line(session: AgentSession, line: str, translate: Translate) -> None:
+def translate_line(session: AgentSession, line: str, translate: Translator) -> None:
     """Keep a line as it is and translate it; one that cannot be translated becomes a log line."""
     session.raw(line)
     try:
@@ -141,12 +151,3 @@ def _collect(session: AgentSession, stream: IO[bytes], lines: list[str]) -> None
         if line := limited(data.decode(errors="replace").rstrip(), MAX_LOG):
             lines.append(line)
             session.log(line, level="warning", stream="stderr")
-
-
-def _feed(stream: IO[bytes] | None, text: str) -> None:
-    assert stream
-    try:
-        with stream:
-            stream.write(text.encode())
-    except BrokenPipeError:
-        pass  # it ended without reading all of it

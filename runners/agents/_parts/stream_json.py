@@ -9,15 +9,15 @@ docs/adr/0029.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from runners.session.calls import Call, Calls
+from runners.session.calls import Call
+from runners.session.harness import Record, Translator
 
 if TYPE_CHECKING:
     from runners.session.session import AgentSession
 
-Record = Mapping[str, Any]
 
 SUBAGENTS = frozenset({"Task", "Agent", "agent", "task"})
 TODO_LISTS = frozenset({"TodoWrite", "todo_write"})
@@ -38,18 +38,14 @@ _EXIT_CODES = {
 """Exit code in the error of a command: the first line, or at the end after the output."""
 
 
-class StreamJson:
+class StreamJson(Translator):
     """Records each record of one program's output as events of a session."""
 
     def __init__(self, session: AgentSession, title: str) -> None:
-        self.failure = ""
-        """Why the program gave up, as its last record says; empty if it did not."""
-        self.at_limit = False
-        """Whether it ended at a limit of its settings."""
-        self._session, self._title = session, title
+        super().__init__(session)
+        self._title = title
         self._message: dict[str, Any] = {}
         """Message that further blocks can be added to, with its event."""
-        self._calls = Calls(session)
         self._spans: dict[str, list[str]] = {}
         """Spans of subagents that have not ended, by the id of their call, in order."""
         self._subagents: dict[Call, str] = {}

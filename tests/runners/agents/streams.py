@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.runs.trace.events import EventDraft, checked_body
-from runners.session.harness import Translate, translate_line
+from runners.session.harness import Translator, translate_line
 from runners.session.session import AgentSession, ModelAccess, TaskBrief
 
 RECORDINGS = Path(__file__).with_name("recordings")
@@ -22,7 +22,7 @@ MODEL = ModelAccess("m", "http://127.0.0.1:8400", "token", ("messages",))
 class Stream:
     """Events of translated lines. Each must be one that the arena records."""
 
-    def __init__(self, folder: Path, translator: Callable[[AgentSession], Translate]) -> None:
+    def __init__(self, folder: Path, translator: Callable[[AgentSession], Translator]) -> None:
         self._out = io.StringIO()
         brief = TaskBrief("k/cpp-to-cpp", "k.cpp", 3, 60)
         self.session = AgentSession(folder, brief, self._out, MODEL)

@@ -15,7 +15,7 @@ from runners.agents.codex import CodexEvents
 from runners.agents.gemini_cli import GeminiEvents
 from runners.agents.mini_swe_agent import MiniEvents
 from runners.agents.opencode import OpenCodeEvents
-from runners.session.harness import Translate
+from runners.session.harness import Translator
 from runners.session.session import MAX_LINE, AgentSession
 from tests.runners.agents.streams import Stream
 
@@ -35,7 +35,7 @@ class Ended:
 class Adapter:
     """The records of one format for a shell command, and for a message."""
 
-    translator: Callable[[AgentSession], Translate]
+    translator: Callable[[AgentSession], Translator]
     call: Callable[[str, Any], Record]
     result: Callable[[str, str, Ended], Record]
     message: Callable[[str], Record]

@@ -12,8 +12,24 @@ from typing import Any
 
 import pytest
 
-from runners.session.harness import HarnessFailed, mcp_server, prompt, run_harness
+from runners.session.harness import (
+    HarnessFailed,
+    Translator,
+    mcp_server,
+    prompt,
+    run_harness,
+)
 from runners.session.session import AgentSession, TaskBrief
+
+
+class Shouts(Translator):
+    """Records a text in upper case."""
+
+    def __call__(self, record: Mapping[str, Any]) -> bool:
+        if "text" not in record:
+            return False
+        self._session.message(record["text"].upper())
+        return True
 
 
 class Bench:
@@ -23,14 +39,10 @@ class Bench:
         self._out = io.StringIO()
         self.session = AgentSession(folder, TaskBrief("k/t", "k.cpp", 3, 60), self._out)
 
-    def run(self, program: str, **more: Any) -> None:
-        run_harness(self.session, [sys.executable, "-c", program], self._translate, **more)
-
-    def _translate(self, record: Mapping[str, Any]) -> bool:
-        if "text" not in record:
-            return False
-        self.session.message(record["text"].upper())
-        return True
+    def run(self, program: str, failure: str = "", **more: Any) -> None:
+        translate = Shouts(self.session)
+        translate.failure = failure
+        run_harness(self.session, [sys.executable, "-c", program], translate, **more)
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         lines = map(json.loads, self._out.getvalue().splitlines())
@@ -61,12 +73,9 @@ def test_changes_of_files_and_stderr_are_events(bench: Bench) -> None:
     assert (log["text"], log["level"], log["stream"]) == ("oh", "warning", "stderr")
 
 
-def test_environment_and_stdin_reach_the_program(bench: Bench) -> None:
-    program = (
-        "import os, sys; print('{\"text\": \"' + os.environ['NAME'] + sys.stdin.read() + '\"}')"
-    )
-    bench.run(program, env={"NAME": "n-"}, stdin="given")
-    assert [message["text"] for message in bench.of("message")] == ["N-GIVEN"]
+def test_environment_reaches_the_program(bench: Bench) -> None:
+    bench.run("import os; print('{\"text\": \"' + os.environ['NAME'] + '\"}')", env={"NAME": "n"})
+    assert [message["text"] for message in bench.of("message")] == ["N"]
 
 
 @pytest.mark.parametrize(
@@ -86,17 +95,14 @@ def test_program_that_fails_is_an_error_with_its_last_words(
 
 def test_failure_in_the_output_counts_whatever_the_exit_code(bench: Bench) -> None:
     with pytest.raises(HarnessFailed, match="gave up: no credit left"):
-        bench.run("pass", failure=lambda: "no credit\nleft")
+        bench.run("pass", failure="no credit\nleft")
 
 
 @pytest.mark.parametrize(("code", "fails"), [(53, False), (54, True)])
 def test_exit_code_of_a_limit_is_no_failure(bench: Bench, code: int, fails: bool) -> None:
-    def at_limit(found: int) -> bool:
-        return found == 53
-
     expected = pytest.raises(HarnessFailed, match="status 54") if fails else nullcontext()
     with expected:
-        bench.run(f"raise SystemExit({code})", at_limit=at_limit)
+        bench.run(f"raise SystemExit({code})", limit_code=53)
 
 
 def test_prompt_names_the_target_the_rounds_and_the_extra_text(bench: Bench) -> None:
