@@ -1,27 +1,20 @@
-"""Checkouts of suites: their commit, and files whose bytes are those of the commit.
-
-Git runs in the sandbox, because a checkout's configuration can name programs.
-"""
+"""Checkouts of suites: their commit, and files whose bytes are those of the commit."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.errors import RequestError
-from evaluation.sandbox import launch, untrusted_files
-from evaluation.sandbox.features import isolation_features
-from evaluation.sandbox.policy import Policy
+from evaluation.importers.git import git
+from evaluation.sandbox import untrusted_files
 
 MAX_FILE_BYTES = 1 << 20
-SECONDS = 60.0
 LICENCES = ("LICENSE", "LICENSE.md", "LICENSE.txt", "LICENCE", "COPYING")
 _ENTRY = re.compile(r"100(?:644|755) blob ([0-9a-f]{40,64})\t([^\0]+)")
-_OPTIONS = ("-c", "safe.directory=*", "-c", "core.quotePath=false", "-c", "core.fsmonitor=false")
 _HOME = re.compile(r"(?:https://|ssh://git@|git@)([\w.-]+)[:/]([\w./-]+?)(?:\.git)?/?")
 
 
@@ -47,17 +40,18 @@ class Checkout:
         if not root.is_dir():
             raise RequestError(f"{root}: no such folder; name a checkout of the suite")
         root = root.resolve()
-        commit = _git(root, "rev-parse", "--verify", "HEAD^{commit}").strip()
-        if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit):
+        try:
+            commit = git(root, "rev-parse", "--verify", "HEAD^{commit}").decode().strip()
+        except RequestError as error:
             raise RequestError(
-                f"{root}: not a checkout of Git: {commit[-200:]}. Clone the suite and name that"
-                " folder, so that its commit is known"
-            )
-        listed = _git(root, "ls-tree", "-r", "-z", "HEAD")
+                f"{error}. Clone the suite and name that folder, so that its commit is known"
+            ) from None
+        listed = git(root, "ls-tree", "-r", "-z", "HEAD").decode(errors="replace")
         blobs = {path: blob for blob, path in _ENTRY.findall(listed)}
         if not blobs:
             raise RequestError(f"{root}: its commit {commit[:12]} has no files that can be read")
-        found = _HOME.fullmatch(_git(root, "config", "--get", "remote.origin.url").strip())
+        remote = git(root, "config", "--default", "", "--get", "remote.origin.url").decode()
+        found = _HOME.fullmatch(remote.strip())
         address = f"https://{found.group(1)}/{found.group(2)}" if found else repository
         return cls(root, address, commit, blobs)
 
@@ -109,32 +103,3 @@ class Checkout:
 def _blob(content: bytes, digits: int) -> str:
     name = "sha1" if digits == 40 else "sha256"
     return hashlib.new(name, b"blob %d\0" % len(content) + content).hexdigest()
-
-
-def _folders_of_git(root: Path) -> list[str]:
-    """Return the folders outside a work tree or a submodule in which its commits are."""
-    try:
-        pointer = (root / ".git").read_text(encoding="utf-8")
-        folder = (root / pointer.removeprefix("gitdir:").strip()).resolve()
-        common = folder / "commondir"
-        shared = folder
-        if common.is_file():
-            shared = (folder / common.read_text(encoding="utf-8").strip()).resolve()
-        found = [folder, shared]
-        return [str(each) for each in found if (each / "HEAD").is_file()]
-    except (OSError, ValueError):  # a folder, as of a clone, or none
-        return []
-
-
-def _git(root: Path, *arguments: str) -> str:
-    """Return the output of Git, which can write nothing and reach no network."""
-    policy = Policy(
-        features=isolation_features(),
-        readable=(str(root), sys.prefix, *_folders_of_git(root)),
-        memory_bytes=2 << 30,
-        processes=64,
-    )
-    argv = ["/usr/bin/env", "git", "-C", str(root), *_OPTIONS, *arguments]
-    env = {"HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "GIT_NO_LAZY_FETCH": "1"}
-    completed = launch.run(argv, policy, timeout=SECONDS, env=env)
-    return completed.stdout

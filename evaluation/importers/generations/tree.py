@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,12 +12,8 @@ from typing import Protocol
 from urllib.parse import quote
 
 from evaluation.errors import RequestError
-from evaluation.sandbox import launch
-from evaluation.sandbox.features import isolation_features
-from evaluation.sandbox.policy import Policy
+from evaluation.importers.git import git
 
-SECONDS = 120.0
-_OPTIONS = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
 _LINK = "120000"
 _ENTRY = re.compile(r"(100644|100755|120000) blob ([0-9a-f]{40,64})\t(.+)", re.DOTALL)
 
@@ -40,7 +34,7 @@ class Tree(Protocol):
 
 @dataclass(frozen=True)
 class GitTree:
-    """The files of a commit. Git runs in the sandbox: a configuration can name programs."""
+    """The files of a commit."""
 
     folder: Path
     commit: str
@@ -124,32 +118,3 @@ def has_commit(folder: Path, commit: str) -> bool:
         return git(folder, "cat-file", "-t", commit).strip() == b"commit"
     except RequestError:
         return False
-
-
-def git(folder: Path, *arguments: str, asked: str = "") -> bytes:
-    """Return the output of Git, which can write nothing and reach no network.
-
-    Raises: RequestError.
-    """
-    folder = folder.resolve()
-    inner = folder / ".git"
-    policy = Policy(
-        features=isolation_features(),
-        readable=(str(folder), sys.prefix),
-        memory_bytes=4 << 30,
-        processes=64,
-    )
-    at = f"--git-dir={inner if inner.exists() else folder}"
-    argv = launch.command(["/usr/bin/env", "git", at, *_OPTIONS, *arguments], policy)
-    env = {"HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "GIT_NO_LAZY_FETCH": "1"}
-    env["PATH"] = "/usr/local/bin:/usr/bin:/bin"
-    try:
-        completed = subprocess.run(
-            argv, input=asked.encode(), capture_output=True, env=env, cwd="/", timeout=SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        raise RequestError(f"{folder}: Git took more than {SECONDS:.0f} s") from None
-    if completed.returncode:
-        message = completed.stderr.decode(errors="replace").strip()[-200:]
-        raise RequestError(f"{folder}: {message or 'not a Git repository'}")
-    return completed.stdout
