@@ -128,7 +128,8 @@ class InputPool:
             shifted = (values.long() - low).add_(shifts).remainder_(max(1, high - low))
             return shifted.add_(low).to(values.dtype)
         share = (values.float() - low).div_(high - low)
-        return share.add_(shifts).frac_().mul_(high - low).add_(low).clamp_(low, high)
+        shifted = share.add_(shifts).frac_().mul_(high - low).add_(low).clamp_(low, high)
+        return shifted.to(values.dtype)
 
 
 def _numbers(rows: Rows, out: torch.Tensor) -> Sequence[int]:

@@ -228,6 +228,18 @@ def test_pool_shifts_whole_numbers_around_their_range(dtype: torch.dtype) -> Non
     assert drawn.equal(pool.write("n", starts, torch.empty((8, 5000), dtype=dtype)))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_pool_writes_an_input_of_a_range_into_rows_of_any_order(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(1)
+    weights = torch.full((6,), 0.75).to(dtype)
+    pool = InputPool([{"weight": weights}], generator, ranges={"weight": (0.5, 1.5)})
+    out = torch.zeros(5, 3, dtype=dtype)
+    pool.write("weight", pool.draw("weight", 2), out, torch.tensor([4, 1]))
+    written = out[[4, 1]]
+    assert 0.5 <= written.min() < written.max() <= 1.5
+    assert not out[[0, 2, 3]].any()
+
+
 def test_ring_frees_its_pool_when_it_closes_without_a_collection(task: Task) -> None:
     class Pooled(OperatorWorkload):
         def pool(self, generator: torch.Generator) -> InputPool:
