@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import random
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -201,6 +201,8 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
         if func.is_view or name in EXACT or (func.namespace == "prims" and name in EXACT):
             return func(*args, **named)
         decomposed = decomposition_table.get(func)
+        if name == "convolution_backward" and sum(args[-1]) > 1:
+            decomposed = _each_gradient
         if decomposed is not None and name.rstrip("_") not in KEPT:
             with self:
                 found = decomposed(*args, **named)
@@ -338,6 +340,8 @@ def _terms(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:
             window = math.prod(weight.shape[2:])
             each = weight.shape[0] // groups if transposed else weight.shape[1]
             return float(window * each + 1)
+        case "convolution_backward":
+            return _terms_of_gradient(*args)
         case "sum" | "mean" | "prod" | "var" | "linalg_vector_norm":
             return _reduced(args, kwargs)
         case "cumsum" | "cumprod" | "logcumsumexp":
@@ -356,6 +360,29 @@ def _terms(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:
         shapes = [a.shape for a in args if torch.is_tensor(a)]
         return float(max((max(shape, default=1) for shape in shapes), default=1))
     return 1.0
+
+
+def _each_gradient(*args: Any) -> tuple[Any, ...]:
+    """Return the gradients of a convolution, each by a call: their sums differ in length."""
+    wanted: Sequence[bool] = args[-1]
+    masks = ([n == number for n in range(3)] for number in range(3))
+    each = zip(wanted, masks, strict=True)
+    return tuple(
+        torch.ops.aten.convolution_backward(*args[:-1], mask)[mask.index(True)]
+        if is_wanted
+        else None
+        for is_wanted, mask in each
+    )
+
+
+def _terms_of_gradient(gradient: torch.Tensor, x: Any, weight: torch.Tensor, *rest: Any) -> float:
+    """Return the terms of an element of the one wanted gradient of a convolution."""
+    transposed, groups, wanted = rest[4], rest[6], rest[7]
+    if not wanted[0]:  # of the weight and the bias, a sum over the places of all images
+        large = x if transposed and wanted[1] else gradient
+        return float(large.numel() // max(1, large.shape[1]))
+    each = weight.shape[1] if transposed else weight.shape[0] // groups
+    return float(math.prod(weight.shape[2:]) * each)
 
 
 def _largest_window(size: int, cells: int) -> int:

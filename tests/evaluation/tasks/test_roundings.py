@@ -307,3 +307,22 @@ def test_operands_of_ten_bits_are_right_by_the_rule_tf32_alone() -> None:
         assert is_right(*cut, tf32)
         if draw is torch.randn:
             assert not is_right(a.bfloat16().float(), b.bfloat16().float(), tf32)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_each_gradient_of_a_convolution_is_a_sum_of_its_own_length(transposed: bool) -> None:
+    x, weight, gradient = torch.ones(64, 2, 6), torch.ones(2, 2, 3), torch.ones(64, 2, 6)
+
+    def gradients(x, weight, gradient):
+        strides = [1], [1], [1], transposed, [0], 1
+        wanted = [True, True, True]
+        return torch.ops.aten.convolution_backward(gradient, x, weight, [2], *strides, wanted)
+
+    given = {"x": x.double(), "weight": weight.double(), "gradient": gradient.double()}
+    generator = torch.Generator().manual_seed(3)
+    sizes = size_of_roundings(lifted(gradients), given, generator)
+    exact = lifted(gradients)(**given)
+    relative = [float((size / y).mean()) for size, y in zip(sizes, exact, strict=True)]
+    # Six terms of an input's gradient; hundreds of that of the weight and of the bias.
+    assert relative[1] > 3 * relative[0]
+    assert relative[2] > 3 * relative[0]
