@@ -177,6 +177,9 @@ def mutants(operator: Operator) -> Iterator[tuple[str, Mutant]]:
             yield f"{name} along axis {axis}", partial(_mapped, partial(change, axis=axis))
         yield f"the first of axis {axis} for all", partial(_mapped, partial(_first, axis=axis))
     yield "the last element left out", partial(_mapped, _last_zero)
+    if len(operator.outputs) > 1:  # such as a right forward pass with a gradient left out
+        for number, argument in enumerate(operator.outputs):
+            yield f"{argument.name} alone zero", partial(_one_zero, number)
     for argument in operator.inputs:
         for value in ("zero", "one", "mean"):
             yield f"{argument.name} replaced by {value}", partial(_replaced, argument.name, value)
@@ -213,6 +216,10 @@ def _with_input(
 
 def _mapped(change: Callable[[torch.Tensor], torch.Tensor], launch: Launch) -> Outputs:
     return tuple(change(y) for y in launch.exact)
+
+
+def _one_zero(number: int, launch: Launch) -> Outputs:
+    return tuple(torch.zeros_like(y) if n == number else y for n, y in enumerate(launch.exact))
 
 
 def _copied(launch: Launch) -> Outputs:
