@@ -169,7 +169,7 @@ if not HEADLESS:  # else Django's checks would load every page
                     "django.contrib.auth.context_processors.auth",
                     "django.contrib.messages.context_processors.messages",
                     "arena.accounts.context.accounts",
-                    "arena.curation.context.curation",
+                    "arena.curation.review_count.curation",
                 ],
             },
         }

@@ -1,7 +1,7 @@
 """Links that sign the owner of an arena in without a password, once each.
 
 The launcher prints one on the terminal of an arena that only its own machine can reach, and
-`manage.py sign_in_link` at any time. A link is valid until it is used, and at most for
+`manage.py new_sign_in_link` at any time. A link is valid until it is used, and at most for
 PASSWORD_RESET_TIMEOUT.
 """
 

@@ -41,6 +41,16 @@ def record(
     )
 
 
+def last_reason(action: str, subject: models.Model) -> str:
+    """Return the reason that the newest entry of an action on a row gives; empty without one."""
+    found = AuditEntry.objects.filter(
+        action=action,
+        object_kind=str(subject._meta.verbose_name),
+        object_label=str(subject)[:200],
+    )
+    return found.order_by("-pk").values_list("text", flat=True).first() or ""
+
+
 def record_of_staff(
     actor: Any, action: str, subject: models.Model | str, text: str = "", **detail: Any
 ) -> None:

@@ -12,6 +12,7 @@ from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
 
+from arena.audit.services import last_reason
 from arena.catalog.models import NATIVE, PRODUCTION, Task, TaskQuerySet
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value, words_of
@@ -179,6 +180,7 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "version": version,
         "public": public,
         "kind": shown.kind,
+        "retired_because": last_reason("task.retire", shown) if shown.status == "retired" else "",
         "facts": version and version.facts,
         "one_speedup": shown.speedup_label if shown.has_one_speedup else "",
         "hidden": sorted(public.get("hidden_cases", {}).items()),

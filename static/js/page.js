@@ -74,6 +74,15 @@ for (const menu of document.querySelectorAll("details.menu")) {
   });
 }
 
+/** Opens the part of a page that an address names; a phone gets the other parts closed. */
+function openNamed() {
+  const fold = document.getElementById(location.hash.slice(1))?.closest("details.fold");
+  if (fold && !fold.open) fold.open = true;
+}
+if (matchMedia("(max-width: 44rem)").matches) for (const fold of document.querySelectorAll("details.fold")) fold.open = false;
+openNamed();
+addEventListener("hashchange", openNamed);
+
 function tick() {
   for (const clock of document.querySelectorAll("[data-clock][data-since]")) {
     const seconds = Math.max(0, Math.round((Date.now() - Date.parse(clock.dataset.since)) / 1000));

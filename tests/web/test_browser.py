@@ -379,6 +379,18 @@ def test_navigation_on_a_phone_is_fully_visible(open_page, served_world, width):
     assert hidden == 0
 
 
+def test_methodology_on_a_phone_is_short_and_opens_the_part_that_a_link_names(
+    open_page, served_world
+):
+    page = open_page("/methodology/", PHONE)
+    assert page.evaluate("document.documentElement.scrollHeight") < 6000
+    assert not page.is_visible("text=The unit of timing is a")
+    page.click(".outline a:has-text('Timing')")
+    page.wait_for_selector("text=The unit of timing is a", state="visible", timeout=TIMEOUT_MS)
+    linked = open_page("/methodology/#noise", PHONE)
+    linked.wait_for_selector("#noise", state="visible", timeout=TIMEOUT_MS)
+
+
 def test_long_word_causes_no_horizontal_scroll(open_page, served_world, record, in_thread):
     run, word = served_world.start(TASK, "tuner"), "x" * 300
     Run.objects.filter(pk=run.pk).update(label=word[:100])

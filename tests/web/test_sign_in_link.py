@@ -55,7 +55,7 @@ class Yesterday(PasswordResetTokenGenerator):
 
 def test_command_prints_a_link_that_signs_in(client):
     printed = StringIO()
-    call_command("sign_in_link", address="http://arena.test", stdout=printed)
+    call_command("new_sign_in_link", address="http://arena.test", stdout=printed)
     link = printed.getvalue().strip()
     assert link.startswith("http://arena.test/sign-in/")
     assert client.get(link.removeprefix("http://arena.test")).url == "/runs/start/"

@@ -8,8 +8,10 @@ from pathlib import PurePosixPath
 from django.contrib import messages
 from django.core.files.uploadedfile import UploadedFile
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from arena.accounts.auth import signed_in
@@ -25,7 +27,13 @@ from arena.filters import words_of
 from arena.runs.code.sources import changes
 
 MAX_CLOSED = 20
-OPERATORS_A_PAGE = 50
+STATES = {
+    "published": Q(status=Task.Status.PUBLISHED),
+    "retired": Q(status=Task.Status.RETIRED),
+    "no folder": Q(in_tree=False),
+}
+"""Choices of the list of tasks."""
+OPERATORS_A_PAGE = 20
 
 
 @require_safe
@@ -34,12 +42,17 @@ def index(request: HttpRequest) -> HttpResponse:
     """List open drafts, the newest closed ones, and the operators with their tasks, by pages."""
     words = words_of(request)
     listed = Draft.objects.named(words).select_related("author").defer("files")
+    state = request.GET.get("state", "")
     named = Task.objects.named(words)
+    if state in STATES:
+        named = named.filter(STATES[state])
     operators = Operator.objects.filter(pk__in=named.values("operator")).order_by("slug")
     page = Paginator(operators, OPERATORS_A_PAGE).get_page(request.GET.get("page"))
     tasks = named.filter(operator__in=list(page)).select_related("operator")
     context = {
         "words": words,
+        "state": state if state in STATES else "",
+        "states": STATES,
         "page": page,
         "open": listed.open(),
         "closed": listed.exclude(state__in=("draft", "review", "approved"))[:MAX_CLOSED],
@@ -224,4 +237,4 @@ def task_status(request: HttpRequest, operator: str, track: str) -> HttpResponse
         messages.success(request, f"{task} is {task.status} now.")
     except UserError as error:
         messages.error(request, error.text)
-    return redirect("curate")
+    return redirect(f"{reverse('curate')}?{QueryDict(request.POST.get('back', '')).urlencode()}")

@@ -29,7 +29,7 @@ from arena.published.kernels import (
 )
 from arena.published.models import PublishedFile, PublishedKernel
 
-KERNELS_A_PAGE = 50
+KERNELS_A_PAGE = 12
 MAX_SAME_PROBLEM = 30
 SELECTS = (
     ("model", "Model", "All models"),

@@ -21,7 +21,7 @@ from arena.runs.models import Run
 from arena.runs.querysets import RunQuerySet
 from arena.runs.states import RunStatus
 
-RUNS_A_PAGE = 50
+RUNS_A_PAGE = 25
 COUNT_SECONDS = 10
 COUNTED_EACH_TIME = 10_000
 """Runs up to which their number is counted for each request."""

@@ -190,12 +190,32 @@ def test_tasks_are_listed_by_pages_and_searched_by_words(page: Client, staff: An
         text = page.get(reverse("curate") + query).content.decode()
         return re.findall(r'href="/tasks/(task\d+)/cpp-to-cpp/"', text)
 
-    assert (listed(""), listed("?page=2")) == (names[:50], names[50:])
+    assert (listed(""), listed("?page=2")) == (names[:20], names[20:40])
     assert listed("?q=title+task51") == ["task51"]
     first = page.get(reverse("curate")).content.decode()
-    assert "1 to 50 of 52 operators" in first and 'rel="next"' in first
+    assert "1 to 20 of 52 operators" in first and 'rel="next"' in first
     found = page.get(reverse("curate") + "?q=scaled").content.decode()
     assert "scaled_sum" in found and "other_sum" not in found and "No task matches" in found
+
+
+def test_tasks_are_listed_by_state_which_a_retirement_keeps(page: Client) -> None:
+    tasks = [
+        publish_folder(name, starter_draft(name, "T"), "0" * 64)[0].task
+        for name in ("one_", "two_")
+    ]
+    address = reverse("task-status", args=["one_", tasks[0].track])
+    form = {"status": "retired", "reason": "It is too easy.", "back": "q=one&state=published"}
+    answer = page.post(address, form)
+    assert answer.url == reverse("curate") + "?q=one&state=published"
+
+    def listed(state: str) -> set[str]:
+        text = page.get(reverse("curate"), {"state": state}).content.decode()
+        return set(re.findall(r'href="/tasks/([^"]+)/"', text))
+
+    retired = {tasks[0].slug}
+    assert listed("retired") == retired
+    assert listed("published") == listed("") - retired and tasks[1].slug in listed("published")
+    assert "It is too easy." in page.get(f"/tasks/one_/{tasks[0].track}/").content.decode()
 
 
 def test_page_of_a_new_task_describes_the_short_form(page: Client) -> None:

@@ -1,4 +1,4 @@
-"""What curation asks of a user, which every page can show."""
+"""Number of drafts that wait for a review by the user of a page."""
 
 from __future__ import annotations
 
