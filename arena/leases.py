@@ -84,6 +84,10 @@ class LeasedQuerySet(models.QuerySet[Row]):
         """Return the row that this lease holds, if it does."""
         return self.filter(pk=pk, lease=lease, status__in=self.model.HELD)
 
+    def held_on(self, machine: str) -> Self:
+        """Return the rows that the workers of a machine hold."""
+        return self.filter(lease__startswith=f"{machine}:", status__in=self.model.HELD)
+
     def renew(self, pk: Any, lease: str) -> bool:
         """Renew a lease; return False if it is lost."""
         return bool(self.held(pk, lease).update(heartbeat_at=Now()))

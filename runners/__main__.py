@@ -4,6 +4,7 @@ python -m runners                               the whole arena on this machine
 python -m runners sync                          tasks and agents into the catalog
 python -m runners worker --queues build         a worker for these queues
 python -m runners worker --hardware [--device]  a worker for all GPUs of this machine, or for one
+python -m runners worker --drain                let the workers of this machine take nothing new
 """
 
 # Imports in functions: Django's models can be imported only after `django.setup`.
@@ -34,6 +35,10 @@ def _parser() -> argparse.ArgumentParser:
     queues = worker.add_mutually_exclusive_group(required=True)
     queues.add_argument("--queues", nargs="+", metavar="QUEUE", help="such as build, agents")
     queues.add_argument("--hardware", action="store_true", help="the queues of the devices here")
+    queues.add_argument(
+        "--drain", action="store_true", help="let the workers here take nothing new, and wait"
+    )
+    queues.add_argument("--resume", action="store_true", help="let drained workers here go on")
     worker.add_argument(
         "--device", help="one device by slug, number or UUID; default: all GPUs, else the CPU"
     )
@@ -52,6 +57,15 @@ def _parser() -> argparse.ArgumentParser:
         default=float("inf"),
         metavar="SECONDS",
         help="end by itself after so long, such as before the end of a job of Slurm",
+    )
+    worker.add_argument(
+        "--until-idle",
+        type=float,
+        nargs="?",
+        const=60.0,
+        default=float("inf"),
+        metavar="SECONDS",
+        help="end by itself once there was no work for so long (default 60)",
     )
     worker.set_defaults(command=_worker)
     return parser
@@ -92,6 +106,10 @@ def _worker(options: argparse.Namespace) -> int:
     )
     logging.getLogger("dramatiq").setLevel(logging.WARNING)
     django.setup()
+    if options.drain or options.resume:
+        from runners.worker.draining import drain, resume
+
+        return drain() if options.drain else resume()
     from runners.worker.devices import NoHardware
     from runners.worker.worker import Duty, hardware_duties, serve
 
@@ -101,7 +119,8 @@ def _worker(options: argparse.Namespace) -> int:
             duties = hardware_duties(options.device)
         else:
             duties = [Duty(tuple(options.queues), options.threads)]
-        serve(*duties, grace=options.grace, seconds=options.max_seconds)
+        ends = {"seconds": options.max_seconds, "idle_seconds": options.until_idle}
+        serve(*duties, grace=options.grace, **ends)
     except NoHardware as error:
         print(f"worker: {error}", file=sys.stderr)
         return 1

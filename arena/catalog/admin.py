@@ -18,8 +18,8 @@ from arena.catalog.models import (
     Task,
     TaskFolder,
     TaskVersion,
-    Worker,
 )
+from arena.catalog.workers import Worker
 
 
 @admin.register(Operator)
@@ -99,6 +99,8 @@ class WorkerAdmin(ReadOnlyAdmin):
         "pid",
         "live",
         "problem",
+        "drained_by",
+        "commit",
         "started_at",
         "last_seen_at",
     ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import secrets
 import socket
+import subprocess
 
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
 from django.db.models.functions import Now
 
 from arena.catalog.models import CatalogSync
@@ -24,6 +28,28 @@ def checkout_id() -> str:
         settings.ARENA_HOME.mkdir(parents=True, exist_ok=True)
         path.write_text(secrets.token_hex(8) + "\n", encoding="ascii")
         return path.read_text(encoding="ascii").strip()
+
+
+@functools.cache
+def commit() -> str:
+    """Return the commit of this checkout, or what ARENA_COMMIT says; empty where neither is there.
+
+    An image has no repository, so its build sets the variable.
+    """
+    if found := os.environ.get("ARENA_COMMIT"):
+        return found[:40]
+    command = ("git", "-C", str(settings.BASE_DIR), "rev-parse", "HEAD")
+    try:
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    except OSError:  # there is no git
+        return ""
+
+
+@functools.cache
+def migrations() -> int:
+    """Return the number of migrations of this checkout."""
+    found = MigrationLoader(None).disk_migrations
+    return len(found or ())
 
 
 def claim_catalog(force: bool = False) -> None:

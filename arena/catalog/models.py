@@ -1,23 +1,21 @@
-"""Models of the catalog: operators, tasks, agents, hardware and workers."""
+"""Models of the catalog: operators, tasks, agents and hardware. Workers are in `workers`."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any, Self
 
 from django.core.exceptions import ValidationError
 from django.db import models
-from django.db.models import Q
 from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils import timezone
 
 from arena.accounts.models import User, Viewer
 from arena.catalog.agent_settings import settings_problems
+from arena.catalog.workers import Worker as Worker  # where workers are, all import it
 from arena.filters import containing
 from evaluation.judge.kinds import Kind, kind_of
 
-WORKER_TIMEOUT = timedelta(seconds=30)
 DIRECT = "direct-submission"
 """Slug and adapter of the agent that stands for kernels submitted without one."""
 EXTERNAL = "external"
@@ -409,63 +407,6 @@ class Hardware(models.Model):
     def live_workers(self) -> models.QuerySet[Worker]:
         found: models.QuerySet[Worker] = Worker.objects.live().filter(hardware=self)
         return found
-
-
-class WorkerQuerySet(models.QuerySet["Worker"]):
-    def live(self) -> Self:
-        return self.filter(live=True)
-
-    def fit(self) -> Self:
-        """Return the live workers that take work: those without a problem."""
-        return self.live().filter(problem="")
-
-    def queues(self) -> set[str]:
-        """Return the queues from which workers take work."""
-        return {name for worker in self.fit() for name in worker.queues}
-
-    def serving(self, queue: str) -> list[Worker]:
-        """Return the workers that take work from `queue`."""
-        return [worker for worker in self.fit() if queue in worker.queues]
-
-
-class WorkerManager(models.Manager["Worker"].from_queryset(WorkerQuerySet)):  # type: ignore[misc]
-    def get_queryset(self) -> WorkerQuerySet:
-        recent = Q(last_seen_at__gt=Now() - WORKER_TIMEOUT)
-        found: WorkerQuerySet = super().get_queryset().annotate(live=recent)
-        return found
-
-
-class Worker(models.Model):
-    """A process that consumes queues; it is live while its heartbeat is recent.
-
-    `live` comes with each row, by the clock of the database, which also wrote the heartbeat.
-    """
-
-    name = models.CharField(max_length=200, unique=True)
-    hardware = models.ForeignKey(
-        Hardware, models.SET_NULL, null=True, blank=True, related_name="workers"
-    )
-    queues: Any = models.JSONField(default=list)
-    capabilities: Any = models.JSONField(default=dict, blank=True)
-    """Of a worker that runs agents, what it found at its last look; a problem is empty for none.
-
-    `{"harnesses": {name: {"version": text, "problem": text}},
-    "providers": {name: {"wires": [text], "problem": text}}}`
-    """
-    problem = models.CharField(max_length=300, blank=True)
-    """Why it takes no work: its clock, its disk, evaluations that broke in a row, its end."""
-    pid = models.PositiveIntegerField()
-    started_at = models.DateTimeField(db_default=Now())
-    last_seen_at = models.DateTimeField(db_default=Now())
-    live: bool
-
-    objects = WorkerManager()
-
-    class Meta:
-        ordering = ["name"]
-
-    def __str__(self) -> str:
-        return self.name
 
 
 class CatalogSync(models.Model):

@@ -26,8 +26,8 @@ from arena.catalog.models import (
     Hardware,
     Harness,
     TaskVersion,
-    Worker,
 )
+from arena.catalog.workers import MachineState, Worker
 from arena.errors import Conflict, Invalid, NotFound
 
 MAX_SLUG = 100
@@ -261,11 +261,12 @@ def heartbeat_worker(
     hardware: Hardware | None = None,
     capabilities: Mapping[str, Any] | None = None,
     problem: str = "",
+    state: MachineState | None = None,
 ) -> None:
     """Record a heartbeat of a worker and its queues; a worker without one for 30 s is offline.
 
-    `capabilities` is what `Worker` says of them; None leaves them as they are. `problem` is why it
-    takes no work.
+    `capabilities` is what `Worker` says of them; None leaves them as they are, and so does None for
+    `state`. `problem` is why it takes no work.
     """
     values: dict[str, Any] = {
         "queues": list(queues),
@@ -274,6 +275,8 @@ def heartbeat_worker(
     }
     if capabilities is not None:
         values["capabilities"] = dict(capabilities)
+    if state is not None:
+        values |= asdict(state)
     alive = Worker.objects.filter(name=name, pid=pid).update(last_seen_at=Now(), **values)
     if not alive:
         values |= {"pid": pid, "started_at": Now(), "last_seen_at": Now()}
@@ -309,5 +312,5 @@ def keep_admissions(folder: Path) -> None:
 
 
 def remove_worker(name: str) -> None:
-    """Delete a worker that shuts down."""
-    Worker.objects.filter(name=name).delete()
+    """Delete a worker that shuts down; one that was drained stays so at its next start."""
+    Worker.objects.filter(name=name, drained_by="").delete()

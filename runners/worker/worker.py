@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
@@ -19,9 +20,11 @@ from django.db import DatabaseError, close_old_connections, connections
 from dramatiq import Worker as Consumer
 
 from arena import queue
+from arena.catalog import fleet
 from arena.catalog import services as catalog
 from arena.catalog.checkouts import judge_problem, schema_problem
-from arena.catalog.models import Hardware, Worker
+from arena.catalog.models import Hardware
+from arena.catalog.workers import Worker
 from arena.leases import is_limited, machine_of
 from arena.runs import services as runs
 from runners import harnesses
@@ -58,8 +61,10 @@ class Duty:
         return [f"{name}/{device[:8]}" if device else name for device in self.devices]
 
 
-def serve(*duties: Duty, grace: float = 0.0, seconds: float = math.inf) -> None:
-    """Work until SIGTERM, SIGINT or the end of `seconds`.
+def serve(
+    *duties: Duty, grace: float = 0.0, seconds: float = math.inf, idle_seconds: float = math.inf
+) -> None:
+    """Work until SIGTERM, SIGINT, the end of `seconds`, or `idle_seconds` without any work.
 
     Then it takes nothing new, and current work has `grace` seconds to end. What has not ended by
     then, or at a second signal, is stopped and left to another worker.
@@ -74,9 +79,14 @@ def serve(*duties: Duty, grace: float = 0.0, seconds: float = math.inf) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     until = time.monotonic() + seconds
+    busy_at = time.monotonic()
     with serving(*duties) as consumers:
-        while not (draining.is_set() or time.monotonic() >= until):
+        while not draining.is_set() and (now := time.monotonic()) < until:
             hold(consumers, bool(poll(*duties)))
+            if current.count or any(queue.length(name) for each in duties for name in each.queues):
+                busy_at = now
+            elif now - busy_at >= idle_seconds:
+                break
             draining.wait(min(POLL_SECONDS, max(0.0, until - time.monotonic())))
         _drain(duties, consumers, grace)
     bench.clear_here()
@@ -147,7 +157,9 @@ def poll(*duties: Duty, reap: Callable[[], int] = runs.reap, problem: str = "") 
     """
     try:
         with database_errors_logged():
-            problem = problem or _problem(duties)
+            offset = health.clock_offset()
+            problem = problem or _problem(duties, offset)
+            state = health.state(offset)
             _log_problem(problem)
             for duty in duties:
                 found = _capabilities(duty)
@@ -159,6 +171,7 @@ def poll(*duties: Duty, reap: Callable[[], int] = runs.reap, problem: str = "") 
                         hardware=duty.hardware,
                         capabilities=found,
                         problem=problem,
+                        state=state,
                     )
             if not is_limited() and (count := reap() + _advance_rest(duties)):
                 logger.info("reaped or sent again: %s", count)
@@ -167,13 +180,14 @@ def poll(*duties: Duty, reap: Callable[[], int] = runs.reap, problem: str = "") 
     return problem
 
 
-def _problem(duties: Sequence[Duty]) -> str:
+def _problem(duties: Sequence[Duty], offset: timedelta | None) -> str:
     """Return why this machine should take no work; empty if it is fit."""
     found = (
-        health.clock_problem()
+        schema_problem()  # first, since without its tables nothing else can be read
+        or fleet.drain_problem([name for duty in duties for name in duty.names])
+        or health.clock_problem(offset)
         or health.disk_problem(settings.ARENA_HOME)
         or judge_problem()
-        or schema_problem()
     )
     if found or not health.here.breaks:
         return found

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from django.db.migrations.recorder import MigrationRecorder
+from django.db.models.functions import Now
 
+from arena.catalog import fleet
 from arena.catalog import services as catalog
 from arena.catalog.models import CatalogSync, Worker
-from runners.worker import health, worker
+from arena.runs import services
+from arena.runs.models import Run
+from evaluation import JUDGE_VERSION
+from runners.worker import draining, health, worker
 from runners.worker.health import MAX_BROKEN, MIN_FREE_BYTES, Health
+from tests.arena.factories import LEASE, ask_for_verdict
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
 
@@ -25,12 +34,13 @@ NOW = datetime(2026, 11, 28, tzinfo=UTC)
 )
 def test_clock_problem_with_an_offset_names_it(seconds: int, problem: str) -> None:
     machine = NOW + timedelta(seconds=seconds)
-    assert health.clock_problem(lambda: NOW, lambda: machine) == problem
+    assert health.clock_problem(health.clock_offset(lambda: NOW, lambda: machine)) == problem
 
 
 def test_clock_problem_with_a_slow_database_says_nothing() -> None:
     times = iter([NOW + timedelta(seconds=30), NOW + timedelta(seconds=40)])
-    assert health.clock_problem(lambda: NOW, lambda: next(times)) == ""
+    assert health.clock_offset(lambda: NOW, lambda: next(times)) is None
+    assert health.clock_problem(None) == ""
 
 
 @pytest.mark.parametrize(("free", "full"), [(MIN_FREE_BYTES - 1, True), (MIN_FREE_BYTES, False)])
@@ -84,3 +94,66 @@ def test_poll_with_another_judge_than_the_catalogues_takes_no_work() -> None:
     CatalogSync.objects.create(checkout="a", machine="a", judge_version="999")
     assert "of version 999: update the older checkout" in worker.poll(duty, reap=lambda: 0)
     assert Worker.objects.queues() == set()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_poll_states_commit_judge_schema_clock_and_disk() -> None:
+    worker.poll(worker.Duty(("build",)), reap=lambda: 0)
+    shown = Worker.objects.get()
+    assert shown.judge_version == JUDGE_VERSION
+    assert len(shown.commit) == 40
+    assert shown.migrations == len(MigrationRecorder.Migration.objects.all())
+    assert abs(shown.clock_offset) < 2
+    assert shown.free_bytes > MIN_FREE_BYTES
+    assert shown.last_error == health.here.last_error
+
+
+@pytest.mark.django_db(transaction=True)
+def test_drained_machine_takes_nothing_new_until_it_is_resumed() -> None:
+    duty, machine = worker.Duty(("build",)), socket.gethostname()
+    worker.poll(duty, reap=lambda: 0)
+    assert fleet.drain(machine) == 1
+    assert worker.poll(duty, reap=lambda: 0) == (
+        "It is drained by the command line: it takes nothing new."
+    )
+    catalog.remove_worker(duty.names[0])
+    assert Worker.objects.get().drained_by, "it would take work after a restart"
+    assert fleet.resume(machine) == 1
+    assert worker.poll(duty, reap=lambda: 0) == ""
+    catalog.remove_worker(duty.names[0])
+    assert not Worker.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_drain_waits_for_what_the_machine_holds(
+    start: Callable[..., Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker.poll(worker.Duty(("build",)), reap=lambda: 0)
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    evaluation = ask_for_verdict(run)
+    lease = services.new_lease()
+    assert services.claim_evaluation(evaluation.pk, "queued", "building", lease)
+    waits = []
+
+    def finish(seconds: float) -> None:
+        waits.append(draining.held_here())
+        services.finish_build(evaluation.pk, lease)
+
+    assert draining.drain(finish) == 0
+    assert waits == [1]
+    assert capsys.readouterr().out.splitlines()[-1].endswith("is drained")
+
+
+@pytest.mark.django_db
+def test_drain_of_a_machine_without_workers_says_so() -> None:
+    assert draining.drain() == 1
+
+
+@pytest.mark.django_db
+def test_forget_silent_keeps_drained_workers() -> None:
+    for name, by in (("gone/build", ""), ("drained/build", "bob"), ("here/build", "")):
+        Worker.objects.create(name=name, queues=["build"], pid=1, drained_by=by)
+    Worker.objects.exclude(name="here/build").update(last_seen_at=Now() - timedelta(days=2))
+    assert fleet.forget_silent() == 1
+    assert set(Worker.objects.values_list("name", flat=True)) == {"drained/build", "here/build"}

@@ -13,6 +13,7 @@ from django.db import OperationalError
 from dramatiq.brokers.stub import StubBroker
 from dramatiq.worker import Worker as Consumer
 
+from arena.catalog.workers import Worker as Row
 from runners.process.supervisor import stopping
 from runners.worker import worker
 from runners.worker.actors import current
@@ -90,6 +91,25 @@ def test_serve_with_grace_ends_with_its_work_or_at_a_second_signal(
     else:
         end_work(broker)
     assert current.count == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_serve_until_idle_ends_once_no_message_waits_and_none_is_worked_on(
+    signals: None, valkey: str
+) -> None:
+    broker, busy = StubBroker(), []
+    work(broker)
+
+    def end_it() -> None:
+        until(Row.objects.exists, "no heartbeat")
+        busy.append(current.count)
+        end_work(broker)
+
+    ends = threading.Thread(target=end_it)
+    ends.start()
+    worker.serve(worker.Duty(("idle",)), idle_seconds=0.0)
+    ends.join()
+    assert busy == [1], "it ended while it worked"
 
 
 def test_hold_takes_nothing_new_until_it_goes_on() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from arena.errors import UserError
-from arena.runs import worker_access
+from arena.runs import credentials
 
 
 class Command(BaseCommand):
@@ -23,10 +23,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, machine: str, queues: list[str] | None, **options: Any) -> None:
         try:
             if queues is None:
-                found = worker_access.revoke(machine)
+                found = credentials.revoke(machine)
                 self.stderr.write(f"{machine} has no access now." if found else "It had none.")
                 return
-            access = worker_access.grant(machine, queues)
+            access = credentials.grant(machine, queues)
         except UserError as refused:
             raise CommandError(refused.text) from None
         self.stdout.write(f"DATABASE_URL={access.database_url}\nREDIS_URL={access.redis_url}")

@@ -18,9 +18,9 @@ from arena.catalog import services as catalog
 from arena.catalog.checkouts import schema_problem
 from arena.catalog.models import Hardware, Worker
 from arena.leases import is_limited
-from arena.runs import services, worker_access
+from arena.runs import credentials, services
+from arena.runs.credentials import grant, revoke
 from arena.runs.models import Evaluation, GateResult, Run
-from arena.runs.worker_access import grant, revoke
 from tests.arena.factories import LEASE, ask_for_verdict, finished, report
 
 pytestmark = pytest.mark.skipif(
@@ -42,7 +42,7 @@ def boxes(transactional_db, valkey, hardware):
 def role_of(machine):
     """Act as a machine in the connection of this thread."""
     with connection.cursor() as cursor:
-        cursor.execute(f'SET SESSION AUTHORIZATION "{worker_access.role_of(machine)}"')
+        cursor.execute(f'SET SESSION AUTHORIZATION "{credentials.role_of(machine)}"')
         try:
             yield
         finally:

@@ -1,0 +1,56 @@
+"""The fleet: workers that staff drain, and those that are gone for long."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models.functions import Now
+
+from arena.accounts.models import User
+from arena.audit.services import record
+from arena.catalog.workers import Worker
+
+FORGET = timedelta(days=1)
+"""Time after which a silent worker is forgotten."""
+COMMAND_LINE = "the command line"
+
+
+def is_known(machine: str) -> bool:
+    """Return whether a worker of this machine has a row."""
+    return bool(Worker.objects.filter(name__startswith=f"{machine}/").exists())
+
+
+def drain(machine: str, by: User | None = None) -> int:
+    """Let the workers of a machine take nothing new, also after a restart; return their number."""
+    return _set(machine, by.get_username() if by else COMMAND_LINE, by)
+
+
+def resume(machine: str, by: User | None = None) -> int:
+    """Let drained workers of a machine take work again; return their number."""
+    return _set(machine, "", by)
+
+
+def _set(machine: str, drained_by: str, by: User | None) -> int:
+    workers = Worker.objects.filter(name__startswith=f"{machine}/")
+    changed = workers.filter(drained_by="") if drained_by else workers.exclude(drained_by="")
+    with transaction.atomic():
+        count: int = changed.update(drained_by=drained_by)
+        if by is not None and count:
+            record(by, "machine.drain" if drained_by else "machine.resume", machine)
+    return count
+
+
+def drain_problem(names: Collection[str]) -> str:
+    """Return who drained one of these workers; empty where nobody did."""
+    drained = Worker.objects.filter(name__in=names).exclude(drained_by="")
+    by = drained.values_list("drained_by", flat=True).first()
+    return f"It is drained by {by}: it takes nothing new." if by else ""
+
+
+def forget_silent() -> int:
+    """Delete workers that have been silent for long and are not drained; return their number."""
+    silent = Worker.objects.filter(last_seen_at__lt=Now() - FORGET, drained_by="")
+    count: int = silent.delete()[0]
+    return count
