@@ -1,4 +1,4 @@
-"""Types of the API's bodies, made from its OpenAPI description by scripts/client-types."""
+"""Types of the bodies that the client sends and gets, made by scripts/client-types."""
 
 from __future__ import annotations
 
@@ -8,90 +8,12 @@ if TYPE_CHECKING:
     from typing import NotRequired  # Python 3.10 has none, and never looks at it here
 
 
-class AgentIn(TypedDict):
-    adapter: str
-    slug: str
-    title: str
-    model: NotRequired[str]
-    provider: NotRequired[str]
-    settings: NotRequired[dict[str, Any]]
-    description: NotRequired[str]
-
-
-class AgentOut(TypedDict):
-    slug: str
-    title: str
-    adapter: str
-    model: str
-    answered_by: str
-    provider: str
-    settings: dict[str, Any]
-    description: str
-    tasks: list[str]
-    kinds: list[str]
-    open_book: bool
-    shipped: bool
-    availability: AvailabilityOut
-
-
-class ArchitectureOut(TypedDict):
-    name: str
-    title: str
-    family: str
-    library: str
-    model: str
-    paper: str
-    stand_in: bool
-    note: str
-    hardware: str
-    modules: list[ModuleOut]
-
-
-class AvailabilityOut(TypedDict):
-    available: bool
-    cause: Literal["", "harness", "settings", "model", "worker", "hardware", "program", "provider", "wires", "key", "permission", "elsewhere"]
-    reason: str
-    version: str
-
-
-class BestOut(TypedDict):
-    run: str
-    agent: str
-    speedup: float
-    low: float
-    high: float
-    noisy: bool
-    judge_version: str
-
-
-class Board(TypedDict):
-    filters: FiltersIn
-    unknown: list[str]
-    size: int
-    needed: int
-    judges: list[str]
-    rows: list[RowOut]
-
-
 class BudgetIn(TypedDict):
     rounds: NotRequired[int | None]
     seconds: NotRequired[int | None]
     turns: NotRequired[int | None]
     tokens: NotRequired[int | None]
     usd: NotRequired[float | None]
-
-
-class ClaimedOut(TypedDict):
-    right: bool | None
-    speedup: float | None
-    hardware: str
-    baseline: str
-
-
-class EstimateOut(TypedDict):
-    value: float
-    low: float | None
-    high: float | None
 
 
 class EvaluationOut(TypedDict):
@@ -119,42 +41,6 @@ class EventIn(TypedDict):
     rev: NotRequired[int]
 
 
-class EventsIn(TypedDict):
-    first: int
-    events: list[EventIn]
-
-
-class EventsOut(TypedDict):
-    events: list[dict[str, Any]]
-    last_seq: int
-    status: str
-    more: bool
-
-
-class ExternalAgent(TypedDict):
-    name: str
-    model: NotRequired[str]
-
-
-class FiltersIn(TypedDict):
-    suite: NotRequired[str]
-    hardware: NotRequired[str]
-    category: NotRequired[str]
-    track: NotRequired[str]
-    family: NotRequired[str]
-    level: NotRequired[str]
-    task_set: NotRequired[Literal["", "core", "all"]]
-    model: NotRequired[str]
-    harness: NotRequired[str]
-    experiment: NotRequired[str]
-    origin: NotRequired[Literal["arena", "external", "all"]]
-    judge: NotRequired[str]
-    holds: NotRequired[Literal["", "right", "kept", "specialised"]]
-    generalization: NotRequired[Literal["seen", "unseen"]]
-    since: NotRequired[str | None]
-    until: NotRequired[str | None]
-
-
 class GateOut(TypedDict):
     gate: str
     verdict: str
@@ -180,15 +66,6 @@ class HardwareOut(TypedDict):
     live_workers: int
 
 
-class HarnessOut(TypedDict):
-    name: str
-    title: str
-    wires: list[str]
-    program: str
-    install: str
-    settings_schema: dict[str, Any]
-
-
 class Interval(TypedDict):
     speedup: float
     low: float | None
@@ -211,39 +88,6 @@ class JudgedOut(TypedDict):
     judge_version: str
 
 
-class KernelFiltersIn(TypedDict):
-    model: NotRequired[str]
-    collection: NotRequired[str]
-    suite: NotRequired[str]
-    level: NotRequired[str]
-    outcome: NotRequired[str]
-    device: NotRequired[str]
-    task: NotRequired[str]
-
-
-class KernelOut(TypedDict):
-    id: str
-    collection: str
-    model: str
-    suite: str
-    level: str
-    problem: str
-    task: str
-    sample: str
-    sha256: str
-    source: str
-    licence: str
-    language: str
-    outcome: str
-    claimed: ClaimedOut
-    judged: JudgedOut
-
-
-class KernelsOut(TypedDict):
-    count: int
-    kernels: list[KernelOut]
-
-
 class MeasurementOut(TypedDict):
     case: str
     kind: str
@@ -264,27 +108,6 @@ class MeasurementOut(TypedDict):
     captured: bool | None
 
 
-class ModelOut(TypedDict):
-    model: str
-    kernels: int
-    judged: int
-    claimed_right: int
-    right_at_suite_size: int
-    right: int
-    compared: int
-    claimed: EstimateOut | None
-    measured: EstimateOut | None
-    fast_one: float | None
-
-
-class ModuleOut(TypedDict):
-    task: str
-    title: str
-    module: str
-    judged: int
-    best: BestOut | None
-
-
 class NoteOut(TypedDict):
     seq: int | None
     mark: Literal["clean", "leak", "reward_hack", "interesting", "bug"]
@@ -294,52 +117,12 @@ class NoteOut(TypedDict):
     created_at: str
 
 
-class Page(TypedDict):
-    runs: list[RunOut]
-    next_cursor: str | None
-
-
-class PageIn(TypedDict):
-    limit: NotRequired[int]
-    offset: NotRequired[int]
-
-
 class ProgressOut(TypedDict):
     next: int
     status: str
     last_seq: int
     rounds_left: int
     seconds_left: float
-
-
-class RecordOut(TypedDict):
-    run: str
-    round: int | None
-    task: str
-    task_hash: str
-    hardware: str
-    agent: str
-    speedup: float
-    low: float | None
-    high: float | None
-    unseen_speedup: float
-    unseen_low: float | None
-    unseen_high: float | None
-    judge_version: str
-    roofline_share: float | None
-    beaten: float
-    gain: float
-    since: str
-    until: str | None
-
-
-class RecordsIn(TypedDict):
-    task: NotRequired[str]
-    category: NotRequired[str]
-    track: NotRequired[str]
-    hardware: NotRequired[str]
-    agent: NotRequired[str]
-    limit: NotRequired[int]
 
 
 class RewardOut(TypedDict):
@@ -361,40 +144,6 @@ class RewardOut(TypedDict):
     unseen: Interval | None
     cases: list[MeasurementOut]
     waiting: WaitingOut | None
-
-
-class RowOut(TypedDict):
-    rank: int | None
-    tied: bool
-    unranked: str
-    agent: str
-    passed: int
-    total: int
-    tasks: int
-    size: int
-    solved: float
-    pass_rate: float
-    set_speedup: float
-    set_low: float
-    set_high: float
-    speedup: float | None
-    low: float | None
-    high: float | None
-    unseen_speedup: float | None
-    unseen_low: float | None
-    unseen_high: float | None
-    noisy: int
-    gap: float | None
-    roofline_share: float | None
-    rounds: float
-    seconds: float
-    cost: float | None
-    tokens: int | None
-    cost_per_solved: float | None
-    tokens_per_solved: float | None
-    title: str
-    model: str
-    answered_by: str
 
 
 class RunOut(TypedDict):
@@ -431,32 +180,11 @@ class RunOut(TypedDict):
     continues: str | None
 
 
-class RunStarted(RunOut):
+class RunDetail(RunOut):
     waiting: WaitingOut | None
-
-
-class RunDetail(RunStarted):
     continued_by: str | None
     notes: list[NoteOut]
     submissions: list[SubmissionOut]
-
-
-class RunFilters(TypedDict):
-    task: NotRequired[str | None]
-    agent: NotRequired[str | None]
-    hardware: NotRequired[str | None]
-    status: NotRequired[str | None]
-    experiment: NotRequired[str | None]
-
-
-class RunIn(TypedDict):
-    task: str
-    agent: NotRequired[str | None]
-    external: NotRequired[ExternalAgent | None]
-    hardware: NotRequired[str | None]
-    budget: NotRequired[BudgetIn | None]
-    label: NotRequired[str]
-    visibility: NotRequired[Literal["public", "owner", "staff"]]
 
 
 class SubmissionDetail(TypedDict):
@@ -467,16 +195,6 @@ class SubmissionDetail(TypedDict):
     created_at: str
     evaluations: list[JudgedOut]
     files: dict[str, str]
-
-
-class SubmissionIn(TypedDict):
-    task: str
-    source: str
-    hardware: NotRequired[str | None]
-    label: NotRequired[str]
-    note: NotRequired[str]
-    scope: NotRequired[Literal["round", "final"]]
-    visibility: NotRequired[Literal["owner", "public"]]
 
 
 class SubmissionOut(TypedDict):
@@ -506,12 +224,6 @@ class TaskDetail(TaskOut):
     reference: str
     source: dict[str, Any]
     public: dict[str, Any]
-
-
-class VerdictIn(TypedDict):
-    source: str
-    note: NotRequired[str]
-    round: NotRequired[int | None]
 
 
 class WaitingOut(TypedDict):
