@@ -96,7 +96,8 @@ def schema_problem() -> str:
         executor = MigrationExecutor(connection)
         graph = executor.loader.graph
         missing = len(executor.migration_plan(graph.leaf_nodes()))
-        unknown = set(executor.loader.applied_migrations) - set(graph.nodes)
+        squashed = (each.replaces for each in executor.loader.disk_migrations.values())
+        unknown = set(executor.loader.applied_migrations) - set(graph.nodes).union(*squashed)
     except DatabaseError as error:
         return f"The database is unreachable: {type(error).__name__}."
     if missing:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from typing import Any
 
 import pytest
-from django.apps import apps
 
 from arena.catalog.models import EXTERNAL, Agent
 from arena.leaderboard.ranking.boards import Filters, board, options
@@ -188,16 +186,3 @@ def test_import_of_a_run_names_what_answered(ended, agent, tmp_path):
     assert services.import_results(path).loaded == [pk]
     agent.refresh_from_db()
     assert (Run.objects.get().answered_by, agent.answered_by) == (ANSWERED, ANSWERED)
-
-
-def test_migration_fills_the_columns_of_runs_that_are_there(ended, agent):
-    ended(ANSWERED)
-    ended(ASKED, repeat=1)
-    hide(ended("third-model", repeat=2), "owner")
-    Run.objects.update(answered_by="")
-    Agent.objects.update(answered_by="")
-    import_module("arena.runs.migrations.0017_answered_by").name_models(apps, None)
-    texts = Run.objects.order_by("repeat").values_list("answered_by", flat=True)
-    assert list(texts) == [ANSWERED, "", "third-model"]
-    agent.refresh_from_db()
-    assert agent.answered_by == f"{ANSWERED}, {ASKED}"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 
 import pytest
-from django.apps import apps
 
 from arena.runs import services
-from arena.runs.models import Evaluation, Run
+from arena.runs.models import Run
 from arena.runs.scoring.judges import age_of
 from arena.runs.transfer import results
 from tests.arena.factories import LEASE, ask_for_verdict, finished, judge, report
@@ -64,20 +62,6 @@ def test_import_of_an_older_file_names_the_judge(start, tmp_path):
     path.write_text(json.dumps(line) + "\n")
     assert services.import_results(path).loaded == [pk]
     assert columns(Run.objects.get()) == ("3", True)
-
-
-def test_migration_fills_the_columns_of_runs_that_are_there(start):
-    final = finished(start(), judge_version="5", noisy=True)
-    rounds = start(repeat=1)
-    services.claim_run(rounds.pk, LEASE)
-    judge(ask_for_verdict(rounds, "round"), report("failed", judge_version="4"))
-    services.finish_run(rounds.pk, LEASE, "failed", "No round passed.", "candidate")
-    waiting = start(repeat=2)
-    Run.objects.update(judge_version="", noisy=False)
-    assert Evaluation.objects.count() == 2
-    import_module("arena.runs.migrations.0015_judge_of_runs").name_judges(apps, None)
-    found = [columns(run) for run in (final, rounds, waiting)]
-    assert found == [("5", True), ("4", False), ("", False)]
 
 
 def test_versions_are_ordered_as_numbers():
