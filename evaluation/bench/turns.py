@@ -26,7 +26,7 @@ from evaluation.bench.process.handle import ProcessHandle
 from evaluation.bench.timing import estimates
 from evaluation.bench.timing.estimates import Block, Blocks
 from evaluation.bench.timing.plan import Plan, launches_for
-from evaluation.bench.timing.window import MIN_LAUNCHES, WindowTimer, hidden_ns
+from evaluation.bench.timing.window import MIN_LAUNCHES, WindowTimer, ahead_ns, hidden_ns
 
 Timers = Iterator[tuple[WindowTimer, ...]]
 NewRing = Callable[[Workload, int, HostMemory | DeviceMemory], BufferRing]
@@ -172,7 +172,7 @@ class Bench:
         return estimates.blocks(candidate.timed, against.timed, plan, self.tolerant)
 
     def judged_blocks(self, candidate: WindowTimer, against: WindowTimer, plan: Plan) -> Blocks:
-        """Measure blocks, charge a candidate's hidden work, and check how it uses its inputs.
+        """Measure blocks, charge a candidate's work ahead, and check how it uses its inputs.
 
         Too few blocks, of a machine with other work, are returned as they are, and none where the
         candidate was faster each time than when its windows were chosen.
@@ -191,7 +191,7 @@ class Bench:
             return found
         hidden = hidden_ns(candidate, against)
         if candidate.process.limits.ranks == 1:  # each rank would need a stage of its own
-            staged_inputs.check(candidate, self.memory)
+            hidden += ahead_ns(candidate, staged_inputs.check(candidate, self.memory))
             if candidate.gpu_clocked and torch.version.cuda:
                 prefetched_inputs.check_shortened(candidate)
         candidate.ring.check_weights(candidate.where)

@@ -88,7 +88,8 @@ def check_shortened(timer: WindowTimer, probe: type[Probe] | None = None) -> Non
     if ring.inputs.bytes.is_cuda:
         torch.cuda.synchronize()
     if timer.captured:
-        timer.process.run_shortened(count, ring.poll)
+        timer.process.shorten(count)
+        timer.process.run_prepared(ring.poll)
     else:
         timer.process.run(0, count, ring.poll)
     timer.process.require_idle()

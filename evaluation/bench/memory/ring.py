@@ -122,7 +122,7 @@ class BufferRing:
         for number, given in enumerate(inputs, first):
             for name, tensor in self.inputs.slot(number % self.slots).items():
                 tensor.copy_(given[name])
-        self._poison(first, len(inputs))
+        self.poison(first, len(inputs))
         self._wait_written()
 
     def refill(self, first: int, count: int) -> None:
@@ -136,13 +136,14 @@ class BufferRing:
             self._starts[spec.name][:, rows] = starts
             pool.write(spec.name, starts, column, rows)
         self._filled = first, count
-        self._poison(first, count)
+        self.poison(first, count)
         if self._on_gpu:
             self.select_polled(first, count)
             cuda_ipc.reset_persisting_l2()
         self._wait_written()
 
-    def _poison(self, first: int, count: int) -> None:
+    def poison(self, first: int, count: int) -> None:
+        """Poison the outputs of `count` slots from `first` on, by a new secret."""
         self.secret = secrets.randbits(63)
         rows = self._rows(self.outputs, first, count)
         for spec in self.outputs.layout.specs:

@@ -247,22 +247,23 @@ class ProcessHandle:
             raise self._protocol_error("sent a reply to no request")
         return elapsed
 
-    def run_staged(self, stage: Region, first: int, observe: Callable[[], None]) -> None:
-        """Launch the slots from `first` on, each after a copy of its inputs from a slot of `stage`.
+    def stage(self, stage: Region, first: int) -> None:
+        """Prepare launches of the slots from `first` on, each after a copy from a slot of `stage`.
 
         Uses copies of the captured graphs, if there are any.
         """
         region, descriptors = stage.share()
         self._shared_bytes += stage.layout.size
         self.request({"do": "stage", "region": region, "first": first}, descriptors)
-        message = {"do": "run", "first": first, "count": stage.layout.slots, "staged": True}
-        self.request(message, observe=observe)
 
-    def run_shortened(self, count: int, observe: Callable[[], None]) -> None:
-        """Launch the first `count` slots alone, by a copy of the beginning of a captured graph."""
+    def shorten(self, count: int) -> None:
+        """Prepare launches of the first `count` slots alone, by a copy of the captured graph."""
         self.request({"do": "shorten", "count": count})
-        message = {"do": "run", "first": 0, "count": count, "staged": True}
-        self.request(message, observe=observe)
+
+    def run_prepared(self, observe: Callable[[], None], sampler: Sampler = no_sampling) -> None:
+        """Run the launches that `stage` or `shorten` prepared, observed as by `run`."""
+        message = {"do": "run", "first": 0, "count": 0, "staged": True}
+        self.request(message, observe=observe, sampler=sampler)
 
     def capture(self, first: int, count: int, marked: str = "") -> bool:
         """Capture launches in a CUDA graph, and return whether that is possible.

@@ -201,7 +201,8 @@ class ModelWindows:
         stage = memory.stage(self.launches)
         with _attribute_failure(self):
             try:
-                self.process.run_staged(stage, 0, lambda: None)
+                self.process.stage(stage, 0)
+                self.process.run_prepared(lambda: None)
                 where = f"{self.phase}, {self.regime}, inputs that arrive just before their launch"
                 chosen = secrets.SystemRandom().sample(
                     range(self.launches), min(self.launches, STAGED_CHECKED)

@@ -276,7 +276,10 @@ def _launch_returning(
 
 
 class AliasCheck:
-    """Finds results that share memory with an input or with the previous call's result."""
+    """Finds results that share memory with an input or with the previous call's result.
+
+    Where PyTorch replays CUDA graphs of its own, each call writes the memory of the one before.
+    """
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
@@ -296,9 +299,18 @@ class AliasCheck:
                         Reason.ALIASED_OUTPUT,
                         f"{name} shares memory with {owner}; return a tensor of its own",
                     )
-        self.previous = results
+        self.previous = () if _replays_graphs(results) else results
         self.count += 1
         return self.count < CHECKED_LAUNCHES
+
+
+def _replays_graphs(results: Sequence[Any]) -> bool:
+    """Return whether `torch.compile` keeps CUDA graphs on the device of these results."""
+    trees: Any = sys.modules.get("torch._inductor.cudagraph_trees")
+    gpus = {result.device.index for result in results if _is_plain(result) and result.is_cuda}
+    return trees is not None and any(
+        trees.get_manager(gpu, create_if_none_exists=False) is not None for gpu in gpus
+    )
 
 
 def _mismatch(

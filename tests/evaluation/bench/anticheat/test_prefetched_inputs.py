@@ -101,9 +101,11 @@ class Launches:
                 fetched.add(slot + 1)
         return 1000
 
-    def run_shortened(self, count: int, observe: Callable[[], None]) -> None:
+    def shorten(self, count: int) -> None:
         self.counts.append(count)
-        self.run(0, count)
+
+    def run_prepared(self, observe: Callable[[], None]) -> None:
+        self.run(0, self.counts[-1])
         observe()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -152,13 +151,13 @@ def test_stretch_of_staged_inputs_begins_at_the_first_launch_in_half_of_all_case
 ) -> None:
     begun: list[int] = []
     with timer_of(HONEST, "cpp", fork_server, memory, cache, tmp_path) as timer:
-        run = timer.process.run_staged
+        prepare = timer.process.stage
 
-        def run_staged(stage: Region, first: int, *given: Any) -> None:
+        def stage(region: Region, first: int) -> None:
             begun.append(first)
-            run(stage, first, *given)
+            prepare(region, first)
 
-        timer.process.run_staged = run_staged  # type: ignore[method-assign, assignment]
+        timer.process.stage = stage  # type: ignore[method-assign]
         for _ in range(40):
             staged_inputs.check(timer, memory, max_launches=4)
     assert 10 <= begun.count(0) <= 32 and max(begun) > SLOTS // 2
