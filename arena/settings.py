@@ -199,6 +199,7 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True  # served from the source folders: nothing to collect before a start
 WHITENOISE_AUTOREFRESH = DEBUG
 
+ARENA_ALERT_URL = os.environ.get("ARENA_ALERT_URL", "")  # takes a POST with JSON
 SIGNUP_OPEN = os.environ.get("ARENA_SIGNUP", "open") != "closed"
 DATA_UPLOAD_MAX_NUMBER_FILES = 500  # a folder of a task, uploaded file by file
 MAX_ACTIVE_RUNS = int(os.environ.get("MAX_ACTIVE_RUNS", "20"))  # of one user

@@ -1,4 +1,4 @@
-"""Workers: processes that consume queues, and what each says of its machine."""
+"""Workers: processes that consume queues, and the state that each reports of its machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKER_TIMEOUT = timedelta(seconds=30)
 
 @dataclass(frozen=True)
 class MachineState:
-    """What a worker says of its machine at each heartbeat; `Worker` has these columns."""
+    """Statement of a worker about its machine at each heartbeat; `Worker` has these columns."""
 
     commit: str = ""
     judge_version: str = ""

@@ -20,7 +20,7 @@ from django.db import DatabaseError, close_old_connections, connections
 from dramatiq import Worker as Consumer
 
 from arena import queue
-from arena.catalog import fleet
+from arena.catalog import alerts, fleet
 from arena.catalog import services as catalog
 from arena.catalog.checkouts import judge_problem, schema_problem
 from arena.catalog.models import Hardware
@@ -173,8 +173,12 @@ def poll(*duties: Duty, reap: Callable[[], int] = runs.reap, problem: str = "") 
                         problem=problem,
                         state=state,
                     )
-            if not is_limited() and (count := reap() + _advance_rest(duties)):
+            if is_limited():
+                return problem
+            if count := reap() + _advance_rest(duties):
                 logger.info("reaped or sent again: %s", count)
+            fleet.forget_silent()
+            alerts.watch()
     except Exception:  # a worker that ends takes along all that it works on
         logger.exception("the reaper failed")
     return problem

@@ -106,6 +106,8 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     "kernels": [("GET", "", PUBLIC)],
     "submit": [("GET", "", SIGNED_IN), ("POST", "", "302 422 422 422 422 302")],
     "hardware": [("GET", "", PUBLIC)],
+    "fleet": [("GET", "", STAFF)],
+    "fleet-drain": [("POST", "/fleet/drain/", STAFF_ACT)],
     "analysis": [("GET", "", PUBLIC)],
     "scans": [("GET", "", PUBLIC)],
     "statistics": [("GET", "", PUBLIC)],

@@ -1,0 +1,75 @@
+"""Alerts: one for each change of a worker, to a real receiver."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from django.db.models.functions import Now
+
+from arena.catalog import alerts
+from arena.catalog.models import Worker
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def received(settings):
+    """Return the bodies that a chat's webhook gets."""
+    bodies: list[dict] = []
+
+    class Webhook(BaseHTTPRequestHandler):
+        def do_POST(self):
+            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Webhook)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    settings.ARENA_ALERT_URL = f"http://127.0.0.1:{server.server_port}/hook"
+    yield bodies
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_watch_sends_one_alert_for_each_change(received):
+    worker = Worker.objects.create(name="gpu-1/build", queues=["build"], pid=1)
+    rows = Worker.objects.filter(pk=worker.pk)
+    assert alerts.watch() == 0
+    rows.update(problem="Its disk is full.")
+    assert [alerts.watch(), alerts.watch()] == [1, 0]
+    rows.update(problem="Its clock is 3 s ahead.")
+    assert alerts.watch() == 0, "it takes no work as before"
+    rows.update(problem="", last_seen_at=Now() - timedelta(minutes=1))
+    assert alerts.watch() == 0
+    rows.update(last_seen_at=Now())
+    assert alerts.watch() == 1
+    texts = [body["text"] for body in received]
+    assert texts == [
+        "gpu-1/build takes no work: Its disk is full.",
+        "gpu-1/build takes work again.",
+    ]
+    assert received[0]["machine"] == "gpu-1"
+
+
+def test_watch_of_a_silent_and_a_drained_worker_alerts_for_the_silent_one(received):
+    for name, by in (("gpu-1/build", ""), ("gpu-2/build", "bob")):
+        Worker.objects.create(name=name, queues=["build"], pid=1, drained_by=by)
+    Worker.objects.update(last_seen_at=Now() - timedelta(minutes=1))
+    assert alerts.watch() == 1
+    assert received[0]["text"] == "gpu-1/build takes no work: It is silent."
+
+
+def test_watch_with_an_unreachable_receiver_is_logged(settings, caplog):
+    settings.ARENA_ALERT_URL = "http://127.0.0.1:1/"
+    Worker.objects.create(name="gpu-1/build", queues=["build"], pid=1, problem="Its disk is full.")
+    assert alerts.watch() == 1
+    assert "no alert was sent for gpu-1/build" in caplog.text

@@ -1,0 +1,73 @@
+"""The fleet page: machines as they stated themselves, and the button that drains one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db.models.functions import Now
+from django.urls import reverse
+
+from arena.audit.models import AuditEntry
+from arena.catalog import fleet
+from arena.catalog import services as catalog
+from arena.catalog.models import Worker
+from arena.catalog.workers import MachineState
+from tests.reader import Reader
+
+pytestmark = pytest.mark.django_db
+STATE = MachineState(
+    commit="c0ffee" + "0" * 34,
+    judge_version="17",
+    migrations=80,
+    clock_offset=0.25,
+    free_bytes=3 << 30,
+    last_error="No space left on device",
+)
+
+
+@pytest.fixture
+def staff(bob) -> Reader:
+    client = Reader()
+    client.force_login(bob)
+    return client
+
+
+@pytest.fixture
+def gpu_box(hardware) -> Worker:
+    name = f"gpu-1/{hardware.queue}"
+    catalog.heartbeat_worker(name, queues=[hardware.queue], pid=1, hardware=hardware, state=STATE)
+    catalog.heartbeat_worker("gpu-1/build", queues=["build"], pid=2, problem="Its disk is full.")
+    return Worker.objects.get(name=name)
+
+
+def test_fleet_page_shows_what_a_machine_states(staff, gpu_box):
+    Worker.objects.filter(name="gpu-1/build").update(last_seen_at=Now() - timedelta(seconds=9))
+    page = staff.get(reverse("fleet")).content.decode()
+    for text in ("gpu-1", "c0ffee00", "judge 17, 80 migrations", "0.250 s", "3.0", "No space left"):
+        assert text in page, text
+    assert "Its disk is full." in page and "Test CPU" in page
+    assert page.count("<form") - page.count('action="/logout/"') == 1, "one button for a machine"
+
+
+def test_fleet_page_without_workers_says_how_to_start_one(staff):
+    assert "python -m runners worker" in staff.get(reverse("fleet")).content.decode()
+
+
+def test_drain_button_drains_all_workers_of_a_machine_and_resume_undoes_it(staff, gpu_box):
+    catalog.heartbeat_worker("gpu-10/build", queues=["build"], pid=3)
+    staff.post(reverse("fleet-drain"), {"machine": "gpu-1"})
+    drained = Worker.objects.exclude(drained_by="").values_list("name", "drained_by")
+    assert dict(drained) == {gpu_box.name: "bob", "gpu-1/build": "bob"}
+    assert fleet.drain_problem([gpu_box.name]) == "It is drained by bob: it takes nothing new."
+    assert "Resume" in staff.get(reverse("fleet")).content.decode()
+    staff.post(reverse("fleet-drain"), {"machine": "gpu-1", "resume": "1"})
+    assert not Worker.objects.exclude(drained_by="").exists()
+    actions = AuditEntry.objects.order_by("pk").values_list("action", "object_label")
+    assert list(actions) == [("machine.drain", "gpu-1"), ("machine.resume", "gpu-1")]
+
+
+def test_drain_of_an_unknown_machine_is_refused(staff, gpu_box):
+    answer = staff.post(reverse("fleet-drain"), {"machine": "gpu"}, follow=True)
+    assert "No worker of this machine is known." in answer.content.decode()
+    assert not Worker.objects.exclude(drained_by="").exists()
