@@ -11,31 +11,26 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 
 from arena.accounts.auth import signed_in
+from arena.accounts.models import User
 
 View = Callable[..., HttpResponse]
 
 
-def reviewers_only(view: View) -> View:
-    """Let reviewers and staff in; ask anonymous visitors to log in, and refuse others."""
+def _only(may: Callable[[User], bool], refusal: str) -> Callable[[View], View]:
+    """Let some users in; ask anonymous visitors to log in, and refuse others."""
 
-    @login_required
-    @wraps(view)
-    def guarded(request: HttpRequest, *args: Any, **more: Any) -> HttpResponse:
-        if not signed_in(request).is_reviewer:
-            raise PermissionDenied("Only reviewers and staff curate tasks.")
-        return view(request, *args, **more)
+    def decorated(view: View) -> View:
+        @login_required
+        @wraps(view)
+        def guarded(request: HttpRequest, *args: Any, **more: Any) -> HttpResponse:
+            if not may(signed_in(request)):
+                raise PermissionDenied(refusal)
+            return view(request, *args, **more)
 
-    return guarded
+        return guarded
+
+    return decorated
 
 
-def staff_only(view: View) -> View:
-    """Let staff in; ask anonymous visitors to log in, and refuse others."""
-
-    @login_required
-    @wraps(view)
-    def guarded(request: HttpRequest, *args: Any, **more: Any) -> HttpResponse:
-        if not request.user.is_staff:
-            raise PermissionDenied("Only staff do this.")
-        return view(request, *args, **more)
-
-    return guarded
+reviewers_only = _only(lambda user: user.is_reviewer, "Only reviewers and staff curate tasks.")
+staff_only = _only(lambda user: user.is_staff, "Only staff do this.")

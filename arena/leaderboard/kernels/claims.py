@@ -13,10 +13,10 @@ from itertools import groupby
 from typing import TypeVar
 
 from arena.leaderboard.analysis.estimates import Estimate
-from arena.leaderboard.ranking.intervals import Z_95
 from arena.leaderboard.ranking.suite_scores import FAST_P
 from arena.published.models import PublishedKernel
 from arena.published.outcomes import OUTCOMES, Described, Outcome
+from evaluation.bench.timing.intervals import student_t
 
 KERNELBENCH = {"kernelbench": "KernelBench v0.1", "kernelbench-v0": "KernelBench v0"}
 """The suites with a board by model: their problems have the same names, and other sizes."""
@@ -232,21 +232,8 @@ def geomean(logs: Sequence[float]) -> Estimate | None:
     if count < MIN_FOR_INTERVAL:
         return Estimate(count, math.exp(mean), None, None)
     variance = math.fsum((each - mean) ** 2 for each in logs) / (count - 1)
-    half = _student(count - 1) * math.sqrt(variance / count)
+    half = student_t(count - 1) * math.sqrt(variance / count)
     return Estimate(count, *(math.exp(each) for each in (mean, mean - half, mean + half)))
-
-
-def _student(freedom: int) -> float:
-    """Return the 97.5 % point of Student's t, to 0.5 % from 4 degrees of freedom on.
-
-    It needs no SciPy, whose import takes longer than the page.
-    Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5.
-    """
-    z = Z_95
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / freedom + second / freedom**2 + third / freedom**3
 
 
 def _problem(kernel: PublishedKernel) -> Problem:

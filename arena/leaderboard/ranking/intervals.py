@@ -37,11 +37,6 @@ def ratio(one: Interval, other: Interval) -> Interval:
     return Interval(speedup, speedup * math.exp(-below), speedup * math.exp(above))
 
 
-def overlap(one: Interval, other: Interval) -> bool:
-    """Return whether two intervals have a value in common."""
-    return one.low <= other.high and other.low <= one.high
-
-
 def faster(first: str, second: str, over: Interval) -> str:
     """Describe in words which of two is faster, given the speed of the second over the first."""
     if over.low <= 1 <= over.high:

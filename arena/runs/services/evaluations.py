@@ -102,15 +102,22 @@ def request_evaluation(submission: Submission, scope: str) -> Evaluation:
             if not running.update(status=RunStatus.JUDGING, final=submission):
                 raise Conflict("The run is not running: there is nothing to judge.")
             record_status(run.pk, RunStatus.JUDGING)
-        body = {
-            "span_kind": "evaluation",
-            "title": f"Judging round {submission.round}",
-            "round": submission.round,
-            "scope": scope,
-        }
-        note(run.pk, "span_begin", body, id=_span(evaluation), parent=_span(submission))
-        queue.enqueue(*evaluation.queue_message)
+        _begin(evaluation, "Judging")
     return evaluation
+
+
+def _begin(evaluation: Evaluation, what: str) -> None:
+    """Begin the span of a new evaluation, and send its message."""
+    submission = evaluation.submission
+    body = {
+        "span_kind": "evaluation",
+        "title": f"{what} round {submission.round}",
+        "round": submission.round,
+        "scope": evaluation.scope,
+    }
+    span, parent = _span(evaluation), _span(submission)
+    note(submission.run_id, "span_begin", body, id=span, parent=parent)
+    queue.enqueue(*evaluation.queue_message)
 
 
 def ends_run(run: Run, scope: str) -> bool:
@@ -131,27 +138,20 @@ def request_profile(submission: Submission, case: str) -> Evaluation:
     compiled = GateResult.objects.filter(gate="compile", verdict="passed")
     if not compiled.filter(evaluation__submission=submission).exists():
         raise Conflict(f"Round {submission.round} did not compile: there is nothing to profile.")
-    run, case = submission.run, clean(case)
+    case = clean(case)
     with transaction.atomic():
         evaluation, created = Evaluation.objects.get_or_create(
             submission=submission,
             scope=Scope.PROFILE,
             case=case,
             defaults={
-                "hardware_id": run.hardware_id,
+                "hardware_id": submission.run.hardware_id,
                 "status": EvaluationStatus.BUILT,
                 "attempts": 1,
             },
         )
         if created:
-            body = {
-                "span_kind": "evaluation",
-                "title": f"Profiling round {submission.round}",
-                "round": submission.round,
-                "scope": Scope.PROFILE,
-            }
-            note(run.pk, "span_begin", body, id=_span(evaluation), parent=_span(submission))
-            queue.enqueue(*evaluation.queue_message)
+            _begin(evaluation, "Profiling")
     return evaluation
 
 
