@@ -26,6 +26,7 @@ from arena.runs.models import (
     Standing,
     StandingsState,
     Submission,
+    TrafficPart,
 )
 from arena.runs.states import Visibility
 
@@ -153,3 +154,9 @@ class SpeedRecordAdmin(ReadOnlyAdmin):
 class StandingsStateAdmin(ReadOnlyAdmin):
     list_display = ["number", "epoch"]
     search_fields = ["epoch"]
+
+
+@admin.register(TrafficPart)
+class TrafficPartAdmin(ReadOnlyAdmin):
+    list_display = ["run", "start"]
+    search_fields = ["run__id", "run__label", "lines"]

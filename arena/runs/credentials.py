@@ -50,6 +50,7 @@ GRANTS: Mapping[str, str] = {
     "runs_standing": "SELECT, INSERT, UPDATE, DELETE",
     "runs_speedrecord": "SELECT, INSERT, UPDATE, DELETE",
     "runs_standingsstate": "SELECT, UPDATE",
+    "runs_trafficpart": "SELECT, DELETE",
 }
 OF_HARDWARE: Mapping[str, str] = {
     "leaderboard_composition": "SELECT, UPDATE",
@@ -61,6 +62,7 @@ OF_AGENTS: Mapping[str, str] = {
     "runs_submission": "INSERT",
     "runs_evaluation": "INSERT",
     "runs_experiment": "SELECT",
+    "runs_trafficpart": "SELECT, INSERT",
 }
 
 FUNCTIONS = f"""
@@ -91,7 +93,9 @@ REVOKE ALL ON FUNCTION arena_runs_of(text), arena_waiting(text[]), arena_compose
 """  # noqa: S608  (constants)
 LOCK = 0x6172656E61
 """Number of the advisory lock under which roles and policies change, one command at a time."""
-HELD = "run_id IN (SELECT arena_runs_of({machine}))"
+RUNS = "(SELECT arena_runs_of({machine}))"
+HELD = f"run_id IN {RUNS}"
+CONTINUED = f"run_id IN (SELECT continues_id FROM runs_run WHERE id IN {RUNS})"  # noqa: S608
 EVALUATIONS = "evaluation_id IN (SELECT id FROM runs_evaluation)"
 DEVICE = "hardware_id IN (SELECT id FROM catalog_hardware WHERE queue = ANY({queues}))"
 OF_HELD = f"submission_id IN (SELECT id FROM runs_submission WHERE {HELD})"  # noqa: S608  (constants)
@@ -147,6 +151,7 @@ POLICIES = (
     Policy("runs_gateresult", EVALUATIONS),
     Policy("runs_measurement", EVALUATIONS),
     Policy("runs_event", HELD),
+    Policy("runs_trafficpart", f"{HELD} OR {CONTINUED}", HELD),
     Policy("runs_blob", "false", "true"),
     Policy("leaderboard_composition", DEVICE),
     Policy("curation_check", DEVICE),

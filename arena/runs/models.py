@@ -37,6 +37,7 @@ from arena.runs.states import (
     Split,
     Visibility,
 )
+from arena.runs.traffic import TrafficPart as TrafficPart  # a model of this application
 
 ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32
 

@@ -38,6 +38,7 @@ from runners.session.task_sheet import run_files
 from runners.session.workspace import Unreadable, Workspace, has_mcp
 from runners.worker.bench import processor_is_measured
 from runners.worker.model_gateway import Failure, ModelGateway, NoModel
+from runners.worker.shared_traffic import SharedTraffic
 from runners.worker.suspension import Suspension
 
 logger = logging.getLogger(__name__)
@@ -153,7 +154,14 @@ class _Attempt:
         if not (agent.model and agent.provider):
             raise NoModel(f"{agent.title} has no model or no provider: set both in its settings.")
         return ModelGateway(
-            self.run, wires, self.clock, self._record, self._fail, self._spend, self._record
+            self.run,
+            wires,
+            self.clock,
+            self._record,
+            self._fail,
+            self._spend,
+            self._record,
+            SharedTraffic(self.run.pk),
         )
 
     def _fail(self, failure: Failure) -> None:

@@ -35,6 +35,7 @@ from runners.harnesses import known_providers
 from runners.process.supervisor import Child, Ended, Ending
 from runners.session.control_socket import TimeBudget
 from runners.session.session import ModelAccess
+from runners.worker.shared_traffic import SharedTraffic
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class ModelGateway:
     `record(kind, body)` writes an event of the run. `revise(kind, body, event)` writes one that
     replaces an earlier one with its id; without it calls are recorded when they end. `fail` is
     called once when the model cannot be used any more, and `spend` when a budget is spent; both
-    from another thread.
+    from another thread. `shared` keeps the recording where other machines find it.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class ModelGateway:
         fail: Callable[[Failure], None],
         spend: Callable[[], None],
         revise: Callable[[str, dict[str, Any], str], None] | None = None,
+        shared: SharedTraffic | None = None,
     ) -> None:
         """Create it. Raises: NoModel for an unknown provider, a missing key, no common wire."""
         if not isolation_features().namespaces:
@@ -117,7 +119,9 @@ class ModelGateway:
         url = f"http://{loopback.HOST}:{loopback.PORT}"
         self.access = ModelAccess(run.agent.model, url, secrets.token_urlsafe(24), common)
         traffic = traffic_file(run.pk)
-        _copy_recording(run, traffic)
+        _copy_recording(run, traffic, shared)
+        self._shared, self._traffic = shared, traffic
+        self._share()
         limits = {BUDGETS[name]: run.budget.get(name, 0) for name in BUDGETS}
         self._configuration = {
             "provider": provider.model_dump(mode="json"),
@@ -178,6 +182,10 @@ class ModelGateway:
             report = json.loads(line)
             self._handle(report.pop("kind"), report)
 
+    def _share(self) -> None:
+        if self._shared:
+            self._shared.upload(self._traffic)
+
     def _event_of(self, facts: Mapping[str, Any]) -> str:
         """Return the id of the event that shows a call, while it is under way and after."""
         return f"{self._events}-{facts['number']}"
@@ -185,6 +193,7 @@ class ModelGateway:
     def _handle(self, kind: str, facts: Mapping[str, Any]) -> None:
         match kind:
             case "model_call":
+                self._share()  # before its event: see `count_kept_calls`
                 body = {name: facts[name] for name in CALL_FIELDS}
                 if "number" in facts and self._revise:
                     self._revise("model_call", body, self._event_of(facts))
@@ -219,15 +228,18 @@ class ModelGateway:
                 self._fail(Failure(f"{facts['text']}.", Fault(facts["fault"])))
 
 
-def _copy_recording(run: Run, target: Path) -> None:
-    """Copy the recording that a run continues; nothing where no call was recorded.
+def _copy_recording(run: Run, target: Path, shared: SharedTraffic | None) -> None:
+    """Copy the recording that a run continues, of this machine or shared; nothing for no call.
 
     It is whole, whatever of it was replayed already, so that a chain of broken runs loses nothing.
     """
     files = (traffic_file(pk) for pk in _continued(run))
     before = next((file for file in files if file.exists()), None)
-    if before is not None and not target.exists():
-        lines = before.read_bytes().splitlines(keepends=True)
+    if target.exists():
+        return
+    found = before.read_bytes() if before else shared.read(_continued(run)) if shared else b""
+    if found:
+        lines = found.splitlines(keepends=True)
         whole = lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
         partial = target.with_suffix(".partial")
         partial.write_bytes(b"".join(whole))

@@ -19,6 +19,7 @@ from arena.curation.rejudging_filters import Filters
 from arena.leaderboard.models import Composition
 from arena.notes.models import Hit, Note, Scan
 from arena.runs.models import Blob, Experiment, ImportedFile, Run, Submission
+from arena.runs.traffic import add_part
 from tests.arena.factories import finished, hide
 from tests.arena.published import kernel_line, load_claims, load_verdicts, verdict_line
 
@@ -50,6 +51,7 @@ def rows(root, start, bob, tmp_path) -> None:
     experiment = Experiment.objects.create(slug="e", title="E")
     run = finished(start(owner=root, experiment=experiment))
     Scan.objects.create(run=run, version=1)
+    add_part(run.pk, 0, b'{"path": "relu"}\n')
     Hit.objects.create(run=run, rule="copy", seq=1, excerpt="relu")
     Note.objects.create(run=run, mark="bug", quote="relu", author=root)
     ApiToken.issue(root, "t", ["read"])

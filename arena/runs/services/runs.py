@@ -26,6 +26,7 @@ from arena.errors import (
     QuotaExceeded,
     UserError,
 )
+from arena.runs import traffic
 from arena.runs.models import Evaluation, Experiment, Run, Submission
 from arena.runs.querysets import NAMED
 from arena.runs.quotas import RUNS, check_day, lock_owner
@@ -219,8 +220,19 @@ def end_run(
         )
         record_status(run_id, status, reason=reason, fault=fault)
         if status in RUN_JUDGED:
-            keep_standing(Run.objects.select_related("task_version").get(pk=run_id))
+            run = Run.objects.select_related("task_version").get(pk=run_id)
+            keep_standing(run)
+            traffic.forget(_chain(run))
     return True
+
+
+def _chain(run: Run) -> list[str]:
+    """Return the ids of a run and of the broken runs that it continues."""
+    ids, before = [run.pk], run.continues
+    while before is not None:
+        ids.append(before.pk)
+        before = before.continues
+    return ids
 
 
 def record_status(run_id: str, state: str, **more: Any) -> None:

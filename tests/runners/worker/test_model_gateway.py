@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,12 +18,17 @@ from typing import Any
 import psutil
 import pytest
 
+from arena.runs.models import Run
 from arena.runs.states import Fault
+from arena.runs.trace.events import EventDraft
+from arena.runs.trace.recording import record
+from arena.runs.traffic import recording
 from evaluation.sandbox.features import isolation_features
 from runners.session.confinement import confined, environment
 from runners.session.control_socket import TimeBudget
 from runners.worker import model_gateway
 from runners.worker.model_gateway import Failure, ModelGateway, NoModel, traffic_file
+from runners.worker.shared_traffic import SharedTraffic
 from tests.conftest import skip_or_fail
 from tests.model_server import Fault as Failing
 from tests.model_server import ModelServer, Script, Turn
@@ -54,7 +59,12 @@ class Attempt:
     """A gateway, and what it does to its run."""
 
     def __init__(
-        self, home: Path, continues: Any = None, model: str = "m", **budget: float
+        self,
+        home: Path,
+        continues: Any = None,
+        model: str = "m",
+        shared: SharedTraffic | None = None,
+        **budget: float,
     ) -> None:
         self.home = home
         agent = SimpleNamespace(title="T", model=model, provider="test")
@@ -73,6 +83,7 @@ class Attempt:
             self._fail,
             self.spent.set,
             self._revise,
+            shared,
         )
 
     def _revise(self, kind: str, body: dict[str, Any], event: str) -> None:
@@ -344,3 +355,26 @@ def test_call_in_flight_at_the_end_is_reported_with_its_upper_bound(home: Path) 
     (call,) = attempt.of("model_call")
     assert call["estimated"] and call["usage"]["output_tokens"] > 0 and call["cost_usd"] > 0
     assert attempt.failures == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_run_continued_on_another_machine_pays_for_no_answer_again(
+    home: Path, settings: Any, start: Callable[..., Run], tmp_path: Path
+) -> None:
+    before, run = start(), start(repeat=1)
+    with provider(home, Turn(text="Yes.")) as server:
+        first = Attempt(home, shared=SharedTraffic(before.pk))
+        with first.agent(times=2) as agent:
+            agent.communicate(timeout=60)
+        drafts = [EventDraft("model_call", body) for body in first.of("model_call")]
+        record(before.pk, drafts, producer="worker")
+        other = tmp_path / "other machine"
+        other.mkdir()
+        shutil.copy(home / "providers.toml", other)
+        settings.ARENA_HOME = other
+        second = Attempt(other, continues=broken_run(before.pk), shared=SharedTraffic(run.pk))
+        with second.agent(times=2) as agent:
+            agent.communicate(timeout=60)
+        assert server.requests == 2
+    assert [call["replayed"] for call in second.of("model_call")] == [True, True]
+    assert recording([run.pk]) == recording([before.pk]) != b""
