@@ -36,7 +36,7 @@ TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 1.0
 MAX_TRIES = 5
 MAX_WAIT_SECONDS = 60.0
-BAD_REQUEST, BAD_ANSWER = 400, 502
+BAD_REQUEST, UNAUTHORIZED, BAD_ANSWER = 400, 401, 502
 ACTIVE = ("queued", "running", "judging")
 
 
@@ -217,7 +217,7 @@ class Arena:
                 with _OPENER.open(request, timeout=TIMEOUT_SECONDS) as answer:
                     return _parsed(answer.read(), self.url)
             except urllib.error.HTTPError as error:
-                refusal = _refusal(error)
+                refusal = _refusal(error, self._hint(error.code))
                 wait = _seconds(error.headers.get("Retry-After")) if error.code == 429 else None
                 if wait is None or number == MAX_TRIES or wait > MAX_WAIT_SECONDS:
                     raise refusal from None
@@ -229,6 +229,13 @@ class Arena:
                     raise error from None
                 time.sleep(POLL_SECONDS * number)
         raise AssertionError("the last try returns or raises")
+
+    def _hint(self, status: int) -> str:
+        """Return what to do after a refusal, where the client knows it better than the arena."""
+        if status != UNAUTHORIZED:
+            return ""
+        what = "another" if self._token else "a"
+        return f"Set ARENA_TOKEN to {what} token from {self.url}/account/."
 
 
 class OwnRun:
@@ -266,14 +273,14 @@ class OwnRun:
         return self._arena._call(f"/runs/{self.id}/{what}", body, again=True)
 
 
-def _refusal(error: urllib.error.HTTPError) -> ArenaError:
+def _refusal(error: urllib.error.HTTPError, hint: str) -> ArenaError:
     try:
         found = json.load(error)["error"]
     except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
         found = None
     if not isinstance(found, dict):
         found = {"message": f"{error.code} {error.reason}"}
-    return ArenaError(error.code, found)
+    return ArenaError(error.code, {**found, "hint": hint} if hint else found)
 
 
 def _parsed(content: bytes, url: str) -> Any:

@@ -59,6 +59,17 @@ def answer() -> Iterator[list[bytes]]:
         yield answers
 
 
+def test_refusal_of_who_has_no_token_names_the_variable(
+    answer: list[bytes], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ARENA_TOKEN", raising=False)
+    said = b'{"error": {"message": "This needs a user.", "hint": "Send a header."}}'
+    answer[0] = b"HTTP/1.1 401 No\r\nContent-Length: %d\r\n\r\n%s" % (len(said), said)
+    url = f"http://127.0.0.1:{answer[1].decode()}"
+    assert main(["--url", url, "watch", "r"]) == USAGE
+    assert f"Set ARENA_TOKEN to a token from {url}/account/." in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("sent", "code"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -40,6 +42,10 @@ class TaskAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Task]:
         return Task.objects.with_versions()
+
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> Any:
+        """Search for the name of a task, such as relu/cpp-to-cpp, by its two words."""
+        return super().get_search_results(request, queryset, search_term.replace("/", " "))
 
     @admin.display(boolean=True)
     def admitted(self, task: Task) -> bool:

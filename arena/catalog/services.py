@@ -217,6 +217,12 @@ def _saved(agent: Agent) -> Agent:
     return agent
 
 
+def equal_agents(agent: Agent) -> list[Agent]:
+    """Return the other agents that an agent does not differ from in what it runs with."""
+    same = {name: getattr(agent, name) for name in ("adapter", "model", "provider", "settings")}
+    return list(Agent.objects.filter(active=True, owner=None, **same).exclude(pk=agent.pk))
+
+
 def vary_agent(slug: str, name: str, settings: Mapping[str, Any]) -> Agent:
     """Return the agent `name`: the agent `slug` with other settings.
 

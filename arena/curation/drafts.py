@@ -16,9 +16,9 @@ from arena.catalog.models import Operator, Task, TaskVersion
 from arena.catalog.sync import publish_folder
 from arena.curation import files as folders
 from arena.curation.files import BadFiles
-from arena.curation.models import OPEN, Check, CheckStatus, Draft, DraftState, Review
+from arena.curation.models import OPEN, Check, CheckStatus, CheckStep, Draft, DraftState, Review
 from arena.curation.starter import starter_draft
-from arena.curation.validation import problems_of
+from arena.curation.validation import problems_of, targets_of
 from arena.errors import Conflict, Forbidden, NotFound, UserError
 from evaluation.errors import TaskError
 from evaluation.tasks.spec import folder_of
@@ -243,6 +243,18 @@ def review(draft: Draft, user: User, content_hash: str, approved: bool, comment:
         record(user, action, draft, comment, content_hash=content_hash)
     draft.refresh_from_db()
     return made
+
+
+def unjudged(draft: Draft) -> list[str]:
+    """Return the tracks of a valid draft that no passed check of its files has admitted."""
+    steps = CheckStep.objects.filter(
+        check_of__draft=draft,
+        check_of__content_hash=draft.content_hash,
+        check_of__status=CheckStatus.PASSED,
+        body__type="admission",
+    )
+    judged = {slug.partition("/")[2] for slug in steps.values_list("body__task", flat=True)}
+    return [track for track, _ in targets_of(draft.name, draft.files) if track not in judged]
 
 
 def publish(draft: Draft, user: User) -> list[TaskVersion]:

@@ -50,6 +50,9 @@ def new(request: HttpRequest) -> HttpResponse:
             form.add_errors(error.fields, error.text)
         else:
             messages.success(request, f"{agent.title} is an agent now.")
+            if twins := services.equal_agents(agent):
+                named = ", ".join(f"{twin.title} ({twin.slug})" for twin in twins)
+                messages.warning(request, f"It has the same settings as {named}.")
             return redirect("agent", agent.slug)
     context = {"form": form, "settings_form": settings_form, "harness": harness, "source": source}
     return _form_page(request, context)

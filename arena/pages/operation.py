@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Count, Min
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -60,6 +61,14 @@ def metrics(request: HttpRequest) -> HttpResponse:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Figures())
     return HttpResponse(generate_latest(registry), CONTENT_TYPE_LATEST, headers=NO_STORE)
+
+
+@require_safe
+def robots(request: HttpRequest) -> HttpResponse:
+    """Let crawlers read what is public, but no page that computes for each query."""
+    closed = ("account", "admin", "api", "curate", "login", "sign-in", "analysis", "compare")
+    lines = ["User-agent: *", *(f"Disallow: {settings.PREFIX}/{each}/" for each in closed)]
+    return HttpResponse("\n".join(lines) + "\n", content_type="text/plain")
 
 
 def _by_token(request: HttpRequest) -> bool:

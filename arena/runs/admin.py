@@ -40,7 +40,7 @@ class ExperimentAdmin(ReadOnlyAdmin):
 @admin.register(Run)
 class RunAdmin(ReadOnlyAdmin):
     list_display = [
-        "id", "task_version", "agent", "hardware", "status", "fault", "speedup", "unseen_speedup",
+        "id", "status", "task_version", "agent", "hardware", "fault", "speedup", "unseen_speedup",
         "rounds", "owner", "created_at", "imported_from",
     ]  # fmt: skip
     list_filter = ["status", "fault", "agent", "hardware", "visibility", "experiment"]

@@ -85,16 +85,17 @@ def read(model: type[M], data: Mapping[str, Any]) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise Mismatch(_explain(error)) from error
+        raise Mismatch(_explain(error, model)) from error
 
 
-def _explain(error: ValidationError) -> str:
+def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     """Return the first error as a sentence; an unknown field comes before what it may misspell."""
     found = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     place = ".".join(str(step) for step in found["loc"] if step != "[key]") or "it"
     match found["type"]:
         case "extra_forbidden":
-            return f"{place} is not known"
+            known = f": it has {', '.join(model.model_fields)}" if len(found["loc"]) == 1 else ""
+            return f"{place} is not known{known}"
         case "missing":
             return f"{place} is missing"
         case "literal_error":

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from runners.agents import KERNELS, Spec
 from runners.agents._parts.tunables import Flags, Tunable, tunables
 
@@ -29,6 +31,14 @@ SPECS = (
         tasks=KERNELS,
     ),
 )
+
+
+class Settings(BaseModel):
+    """Settings of the tuner."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    seed: int = Field(0, ge=0, description="Seed of its random choices; the same one repeats them.")
 
 
 HOST_SUFFIX = ".cpp"
@@ -47,7 +57,7 @@ class Best:
 
 
 def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
-    Search(session, random.Random(settings.get("seed", 0))).run()
+    Search(session, random.Random(Settings.model_validate(settings).seed)).run()
 
 
 class Search:

@@ -34,6 +34,12 @@ def root(client) -> User:
     return user
 
 
+def test_task_is_found_by_its_name(root, client, task):
+    for words, found in (("relu/cpp-to-cpp", 1), ("relu/cuda-to-cuda", 0)):
+        page = client.get(reverse("admin:catalog_task_changelist"), {"q": words}).content.decode()
+        assert page.count('class="field-__str__"') == found, words
+
+
 def test_models_each_have_an_admin():
     assert [model for model in MODELS if not admin.site.is_registered(model)] == []
 

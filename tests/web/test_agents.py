@@ -221,7 +221,9 @@ def test_new_agent_is_created_with_a_suggested_slug(client, arena, bob):
         created = Agent.objects.get(slug=slug)
         assert (created.adapter, created.provider) == ("claude-code", "anthropic")
         assert created.settings == {"effort": "high"} and not created.shipped
-    assert "Opus, high effort is an agent now." in client.get("/agents/").content.decode()
+    page = client.get("/agents/").content.decode()
+    assert "Opus, high effort is an agent now." in page
+    assert "same settings as Opus, high effort (opus-high-effort)." in page
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,7 @@ def test_task_is_uploaded_checked_reviewed_and_published(
     second.wait_for_selector("text=Staff can publish it", timeout=TIMEOUT_MS)
 
     author.goto(address)
+    author.check("[name=unjudged]")  # of three tracks the check judged one
     author.click("button >> text=Publish")
     author.wait_for_selector(f".track-list >> text={task}", timeout=TIMEOUT_MS)
     author.goto(f"{server.url}/tasks/{task}/")

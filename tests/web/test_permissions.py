@@ -120,6 +120,9 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     "experiment-continue": [
         ("POST", "/experiments/private/continue/", "302 302 404 404 302 302"),
     ],
+    "documents": [("GET", "", PUBLIC)],
+    "document": [("GET", "/docs/client/", PUBLIC), ("GET", "/docs/none/", NEVER)],
+    "robots": [("GET", "/robots.txt", PUBLIC)],
     "methodology": [("GET", "", PUBLIC)],
     "live": [("GET", "", PUBLIC)],
     "runs": [("GET", "", PUBLIC)],
@@ -155,6 +158,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     ],
     "account": [("GET", "", SIGNED_IN), ("POST", "", "302 422 422 422 422 302")],
     "token-revoke": [("POST", "/account/tokens/{token}/revoke/", LEAVE)],
+    "admin/login/": [("GET", "/admin/login/", "200 403 403 403 302 200")],
     "admin/password_change/": [("GET", "/admin/password_change/", LEAVE)],
     "password-change": [("GET", "", SIGNED_IN), ("POST", "", "302 200 200 200 200 302")],
     "account-close": [("GET", "", SIGNED_IN), ("POST", "", "302 422 422 422 422 302")],
@@ -364,7 +368,13 @@ def test_page_answers_each_actor_as_its_row_states(world: Any, name: str) -> Non
 @pytest.mark.django_db
 def test_page_refuses_a_method_without_a_row(world: Any) -> None:
     for name, rows in PAGES.items():
-        if name in ("api/<path:rest>", "favicon.ico", "sign-in", "admin/password_change/"):
+        if name in (
+            "api/<path:rest>",
+            "favicon.ico",
+            "sign-in",
+            "admin/password_change/",
+            "admin/login/",
+        ):
             continue  # they answer any method, and change nothing but by a link
         address = rows[0][1].format(**world.values) or reverse(name)
         for method in {"GET", "POST", "DELETE"} - {method for method, _, _ in rows}:

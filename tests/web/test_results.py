@@ -84,6 +84,29 @@ def test_quarantined_run_and_agent_keep_their_page_with_the_reason(judged, clien
     assert "/agents/a/" not in board and "/agents/a/" in disqualified
 
 
+def test_staff_act_on_a_run_and_an_agent_from_their_pages(start, client, bob):
+    run = finished(start())
+    links = (
+        f"/curate/quarantine/?kind=run&amp;name={run.pk}",
+        f"/curate/rejudge/?task={run.task_version.task.slug}&amp;agent={run.agent.slug}",
+    )
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    assert not [link for link in links if link in page]
+    client.force_login(bob)
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    assert [link for link in links if link not in page] == []
+    form = client.get("/curate/quarantine/", {"kind": "run", "name": run.pk}).content.decode()
+    assert f'value="{run.pk}"' in form
+    assert "kind=agent" in client.get(f"/agents/{run.agent.slug}/").content.decode()
+
+
+def test_run_that_only_some_can_see_says_so(client, start, bob):
+    client.force_login(bob)
+    for visibility, text in (("staff", "Only staff can see this"), ("owner", "Only its owner and")):
+        run = start(visibility=visibility)
+        assert text in client.get(f"/runs/{run.pk}/").content.decode()
+
+
 def test_retired_task_keeps_its_page_and_says_so(judged, client, task):
     run = judged("a", "relu", 2.0)
     task.status = "retired"

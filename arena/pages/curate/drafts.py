@@ -22,7 +22,7 @@ from arena.curation.access import reviewers_only, staff_only
 from arena.curation.files import BadFiles
 from arena.curation.models import Check, Draft
 from arena.curation.validation import problems_of
-from arena.errors import NotFound, UserError
+from arena.errors import Conflict, NotFound, UserError
 from arena.filters import words_of
 from arena.runs.code.sources import changes
 
@@ -134,6 +134,7 @@ def draft(request: HttpRequest, pk: int) -> HttpResponse:
         "problems": found,
         "lacking": drafts.lacking(shown) if shown.is_open and not found else [],
         "checks": of_draft,
+        "unjudged": drafts.unjudged(shown) if shown.state == "approved" and not found else [],
         "checking": any(check.active for check in of_draft),
         "hardware": checks.hardware_for_checks() if shown.is_open else [],
         "reviews": shown.reviews.select_related("reviewer"),
@@ -185,6 +186,8 @@ def _review(request: HttpRequest, draft: Draft, user: User) -> str:
 
 
 def _publish(request: HttpRequest, draft: Draft, user: User) -> str:
+    if not request.POST.get("unjudged") and (tracks := drafts.unjudged(draft)):
+        raise Conflict(f"No check has judged {', '.join(tracks)}.", "Confirm to publish them too.")
     versions = drafts.publish(draft, user)
     return f"Published: {', '.join(version.task.slug for version in versions)}."
 

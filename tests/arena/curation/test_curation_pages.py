@@ -218,6 +218,25 @@ def test_tasks_are_listed_by_state_which_a_retirement_keeps(page: Client) -> Non
     assert "It is too easy." in page.get(f"/tasks/one_/{tasks[0].track}/").content.decode()
 
 
+def test_tracks_that_no_check_judged_are_published_by_a_confirmation_alone(
+    page: Client, draft: Draft, staff: Any, reviewer: Any, bench: Hardware
+) -> None:
+    checked(draft, staff, True, admission(f"{NAME}/cpp-to-cpp", "0" * 64))
+    drafts.request_review(draft, staff)
+    drafts.review(draft, reviewer, draft.content_hash, True, "")
+    address = reverse("draft", args=[draft.pk])
+    named = "torch-to-cpp, torch-to-torch"
+    assert f"{named} too" in page.get(address).content.decode()
+    publish = reverse("draft-act", args=[draft.pk, "publish"])
+    refused = page.post(publish, follow=True).content.decode()
+    assert f"No check has judged {named}" in refused and not Task.objects.exists()
+    page.post(publish, {"unjudged": "1"})
+    assert Task.objects.count() == 3
+    shown = page.get(f"/tasks/{NAME}/torch-to-cpp/").content.decode()
+    assert "<strong>Not admitted.</strong>" in shown
+    assert "not admitted</span>" in page.get("/tasks/").content.decode()
+
+
 def test_page_of_a_new_task_describes_the_short_form(page: Client) -> None:
     text = page.get(reverse("draft-new")).content.decode()
     assert "short form needs three files" in text and "fitted.toml" in text
