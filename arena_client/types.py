@@ -106,6 +106,8 @@ class MeasurementOut(TypedDict):
     noisy: bool
     eager_us: float | None
     captured: bool | None
+    memory_bytes: int | None
+    baseline_memory_bytes: int | None
 
 
 class NoteOut(TypedDict):

@@ -205,6 +205,9 @@ class Measurement:
     """Time of a launch without a CUDA graph; None where it was not measured."""
     captured: bool | None = None
     """Whether the candidate's launches on a GPU were replayed as one CUDA graph."""
+    memory_bytes: int | None = None
+    """Most GPU memory that the candidate allocated itself, beyond its inputs and outputs."""
+    baseline_memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)

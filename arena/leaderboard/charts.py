@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from arena.catalog.templatetags.figures import memory
 from arena.charts import (
     INK,
     LINE,
@@ -20,6 +21,7 @@ from arena.charts import (
 )
 from arena.leaderboard.analysis.verdict_stats import SPEEDUP_THRESHOLDS, FastShares
 from arena.leaderboard.comparison import Column
+from arena.leaderboard.kernels.memory import MemoryFrontier
 from arena.leaderboard.ranking.frontier import Frontier
 from arena.leaderboard.ranking.rankings import Row
 
@@ -82,6 +84,50 @@ def frontier_chart(shown: Frontier) -> Figure:
     room = 0.15 * max(top - bottom, 0.5)
     y = {**title("speedup over the set"), "ticksuffix": "×", "range": [bottom - room, top + room]}
     return figure(data, x=x, y=y, one="y")
+
+
+def memory_chart(shown: MemoryFrontier) -> Figure:
+    """Draw each kernel at its GPU memory and its speedup; a line joins the frontier.
+
+    The baseline stands at 1x. Less than a mebibyte is drawn as one.
+    """
+    hover = "%{text}: %{y:.2f}×<extra></extra>"
+    others = [point for point in shown.points if not point.best]
+    data: list[Figure] = []
+    for name, points, colour, symbol in (
+        ("on the frontier", shown.best, SERIES[0], "circle"),
+        ("other kernels", others, SERIES[1], "diamond"),
+    ):
+        if not points:
+            continue
+        runs = [point.run for point in points]
+        places = [
+            (_mebibytes(p.memory), p.run.unseen_speedup or 0.0, p.run.unseen_low, p.run.unseen_high)
+            for p in points
+        ]
+        marker = {"color": colour, "size": 10, "symbol": symbols(symbol, runs)}
+        drawn = speedups(name, places, "y", marker, hover)
+        drawn["text"] = [f"{p.run.label or p.run.agent.title}, {memory(p.memory)}" for p in points]
+        if points == shown.best:
+            drawn |= {"mode": "lines+markers", "line": {"color": LINE, "shape": "hv"}}
+        data.append(drawn)
+    sizes = [_mebibytes(point.memory) for point in shown.points]
+    if shown.baseline is not None:
+        sizes.append(_mebibytes(shown.baseline))
+        marker = {"color": INK, "size": 10, "symbol": "square-open"}
+        drawn = speedups("baseline", [(sizes[-1], 1.0, None, None)], "y", marker, hover)
+        data.append({**drawn, "text": [f"baseline, {memory(shown.baseline)}"]})
+    low, high = math.log2(min(sizes)) - 1, math.log2(max(sizes)) + 1
+    ticks = [2.0**power for power in range(0, math.ceil(high) + 1, 2) if low <= power <= high]
+    x = {**title("GPU memory beyond inputs and outputs"), "type": "log"}
+    x |= {"range": [low * math.log10(2), high * math.log10(2)], "tickvals": ticks}
+    x["ticktext"] = [memory(int(tick) << 20) for tick in ticks]
+    y = {**title("speedup on held-out cases"), "ticksuffix": "×"}
+    return figure(data, x=x, y=y, one="y")
+
+
+def _mebibytes(size: int) -> float:
+    return max(1.0, size / (1 << 20))
 
 
 def fast_p_chart(steps: Sequence[FastShares]) -> Figure:

@@ -16,7 +16,9 @@ from arena.audit.services import last_reason
 from arena.catalog.models import NATIVE, PRODUCTION, Task, TaskQuerySet
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value, words_of
+from arena.leaderboard.charts import memory_chart
 from arena.leaderboard.kernels.best_kernels import best_kernels
+from arena.leaderboard.kernels.memory import memory_frontiers
 from arena.leaderboard.kernels.records import Record, newest_records, runs_with_rounds
 from arena.leaderboard.ranking.boards import Leader, leaders, options, tried_tasks
 from arena.leaderboard.ranking.filters import Filters
@@ -196,6 +198,9 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "elsewhere": next((r for r in history if r.hardware.kind != public.get("kind")), None),
         "baselines": timed_baselines(version),
         "best_kernels": [] if shown.has_one_speedup else best_kernels(shown.pk),
+        "memory": [
+            (shown, memory_chart(shown)) for shown in (memory_frontiers(version) if version else ())
+        ],
         "scale": unseen_scale([*history, *(record.run for record in task_records)]),
         "siblings": visible.filter(operator=shown.operator).exclude(pk=shown.pk),
     }

@@ -321,6 +321,8 @@ class Measurement(models.Model):
     warm_us = models.FloatField(null=True, blank=True)
     eager_us = models.FloatField(null=True, blank=True)
     captured = models.BooleanField(null=True, blank=True)
+    memory_bytes = models.BigIntegerField(null=True, blank=True)
+    baseline_memory_bytes = models.BigIntegerField(null=True, blank=True)
     blocks = models.PositiveIntegerField(default=0)
     noisy = models.BooleanField(default=False)
 

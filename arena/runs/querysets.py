@@ -123,6 +123,22 @@ class RunQuerySet(LeasedQuerySet["Run"]):
             f"{OPERATOR}__reference_source",
         )
 
+    def with_peak_memory(self) -> Self:
+        """Add `peak_memory` and `baseline_memory` in bytes, of the public case that takes most.
+
+        They are of the final verdict, and None where no GPU was measured.
+        """
+        from arena.runs.models import Measurement
+
+        own = Measurement.objects.public().filter(
+            evaluation__submission__run=models.OuterRef("pk"), evaluation__scope=Scope.FINAL
+        )
+        most = own.exclude(memory_bytes=None).order_by("-memory_bytes", "pk")
+        return self.annotate(
+            peak_memory=models.Subquery(most.values("memory_bytes")[:1]),
+            baseline_memory=models.Subquery(most.values("baseline_memory_bytes")[:1]),
+        )
+
     def matching(self, **filters: str | None) -> Self:
         """Filter by task, category, track, agent, hardware, status or experiment.
 

@@ -65,6 +65,20 @@ def test_micros_uses_the_unit_that_fits(micros, text):
 
 
 @pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (None, "–"),
+        (0, "0\u202fMiB"),
+        (2 << 20, "2.00\u202fMiB"),
+        (256 << 20, "256\u202fMiB"),
+        (3 << 29, "1.50\u202fGiB"),
+    ],
+)
+def test_memory_uses_the_unit_that_fits(size, text):
+    assert figures.memory(size) == text
+
+
+@pytest.mark.parametrize(
     ("seconds", "text"),
     [(8.24, "8.2 s"), (59, "59 s"), (185, "3 min 05 s"), (7800, "2 h 10 min"), (None, "–")],
 )

@@ -343,6 +343,17 @@ def test_case_shows_its_latency_without_cuda_graph(client, runs):
         assert text in page and ("without CUDA graph" in page) == bool(text)
 
 
+def test_case_shows_its_memory_beside_that_of_the_baseline(client, runs):
+    address = f"/runs/{runs['passed'].pk}/"
+    shown = Measurement.objects.filter(evaluation__submission__run=runs["passed"], split="seen")
+    assert "256\u202fMiB" not in client.get(address).content.decode()
+
+    shown.update(memory_bytes=256 << 20, baseline_memory_bytes=3 << 29)
+
+    page = client.get(address).content.decode()
+    assert "256\u202fMiB" in page and "baseline 1.50\u202fGiB" in page
+
+
 def test_submitted_file_is_served_unchanged_with_linked_lines(client, runs):
     round_ = f"/runs/{runs['passed'].pk}/rounds/1/"
     page = client.get(round_).content.decode()

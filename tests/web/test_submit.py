@@ -9,7 +9,7 @@ from arena.catalog.models import Hardware, TaskVersion
 from arena.leaderboard.kernels.kernels import ranked_kernels
 from arena.leaderboard.ranking.boards import board
 from arena.runs import services
-from arena.runs.models import Run
+from arena.runs.models import Measurement, Run
 from tests.arena.factories import hide, judge, report
 
 pytestmark = pytest.mark.django_db
@@ -113,6 +113,16 @@ def test_kernels_rank_by_the_held_out_interval_one_for_each_user(client, alice, 
     page = client.get("/kernels/", {"task": TASK}).content.decode()
     assert page.index("tiles") < page.index("charlie") and "2.50×" in page
     assert board().rows == []
+
+
+def test_kernels_show_the_memory_of_their_public_cases(client, alice):
+    measured = Measurement.objects.filter(evaluation__submission__run=kernel(alice, 2.5))
+    measured.filter(split="seen").update(memory_bytes=256 << 20, baseline_memory_bytes=0)
+    measured.filter(split="unseen").update(memory_bytes=999 << 20)
+
+    page = client.get("/kernels/", {"task": TASK}).content.decode()
+
+    assert "256\u202fMiB" in page and "baseline 0\u202fMiB" in page and "999\u202fMiB" not in page
 
 
 def test_kernels_that_do_not_count_are_on_no_board(client, alice, task):

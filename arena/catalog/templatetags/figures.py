@@ -220,6 +220,16 @@ def micros(value: float | None) -> str:
 
 
 @register.filter
+def memory(value: int | None) -> str:
+    """Format bytes of memory: 0 MiB, 2.00 MiB, 256 MiB, 1.50 GiB."""
+    if not _known(value):
+        return NOTHING
+    mebibytes = value / (1 << 20)
+    unit, shown = ("MiB", mebibytes) if mebibytes < 1024 else ("GiB", mebibytes / 1024)
+    return f"{_three_digits(shown) if shown else 0}{NARROW_SPACE}{unit}"
+
+
+@register.filter
 def millis(value: float | None) -> str:
     """Format milliseconds in the unit that fits."""
     return micros(value * 1e3) if _known(value) else NOTHING

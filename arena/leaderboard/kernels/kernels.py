@@ -29,7 +29,7 @@ def ranked_kernels(**filters: str) -> RunQuerySet:
     by = ["task_version", "hardware", "judge_version"]
     place = Window(Rank(), partition_by=by, order_by=order)
     best = counted.filter(~Exists(better)).matching(**filters).with_names().annotate(rank=place)
-    return best.order_by(
+    return best.with_peak_memory().order_by(
         "task_version__task__operator__slug",
         "task_version__task__track",
         "hardware__slug",

@@ -147,11 +147,18 @@ def empty_handle(gpu: int = 0) -> str:
 
 
 class MemoryMeter:
-    """Measures the GPU memory of one process by the free memory while it alone runs."""
+    """Measures the GPU memory of one process by the free memory while it alone runs.
+
+    The process is never asked, so its own counters cannot mislead. Memory that it maps from another
+    process counts there. Limitation: memory that is freed between two samples is not seen; a
+    caching allocator frees none.
+    """
 
     def __init__(self, gpu: int = 0) -> None:
         self._gpu = gpu
-        self._before = self._now = self._free = 0
+        self._before = self._now = self._free = self._start = 0
+        self.peak = 0
+        """Most bytes of a sample since the last `restart`, beyond those at the `mark`."""
 
     def begin(self) -> None:
         """Sample the free memory just before the process resumes."""
@@ -160,7 +167,17 @@ class MemoryMeter:
     def bytes(self) -> int:
         """Return the bytes of the process, which runs or was just suspended."""
         self._now = self._before + self._free - _free_bytes(self._gpu)
+        self.peak = max(self.peak, self._now - self._start)
         return self._now
+
+    def mark(self) -> None:
+        """Leave out what the process has now: the context of its GPU, before it loads code."""
+        self._start = self._now
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the peak. What the process still holds counts on."""
+        self.peak = max(0, self._now - self._start)
 
 
 @functools.cache

@@ -104,8 +104,7 @@ class ProcessHandle:
         """Data of the last reply beside its result; as untrusted as its process."""
         self._limited = not (limits.trusted or limits.task_code)
         """Whether GPU memory and the time of all replies together are limited."""
-        limited = limits.kind == GPU and self._limited
-        gpus = range(limits.ranks) if limited else ()
+        gpus = range(limits.ranks) if limits.kind == GPU and not limits.task_code else ()
         self._gpu_memory = [cuda_ipc.MemoryMeter(gpu) for gpu in gpus]
         pairs = [socket.socketpair() for _ in range(limits.ranks)]
         channels = [Channel(end) for end, _ in pairs]
@@ -167,6 +166,17 @@ class ProcessHandle:
             self.request({**message, BY_RANK: own} if len(ranks) > 1 else message)
         except SubmissionError as error:
             raise Broken(f"the sandboxed process does not start: {error}") from error
+        for meter in self._gpu_memory:
+            meter.mark()
+
+    @property
+    def peak_gpu_bytes(self) -> int | None:
+        """Return the most GPU memory since the last `bind`, of the rank that took most.
+
+        It is what the process allocated itself: scratch memory, workspaces of libraries and code of
+        kernels, not its context nor the memory of the case. None without a GPU.
+        """
+        return max((meter.peak for meter in self._gpu_memory), default=None)
 
     def bind(
         self,
@@ -195,6 +205,8 @@ class ProcessHandle:
             starts = range(0, len(regions), share)
             message[BY_RANK] = [{"regions": described[n : n + share]} for n in starts]
         self.request(message, [number for _, descriptors in shared for number in descriptors])
+        for meter in self._gpu_memory:
+            meter.restart()
 
     def prepare(self, first: int, count: int) -> int:
         """On a CPU, prepare `count` launches, which `run` starts by a go token.
@@ -414,14 +426,17 @@ class ProcessHandle:
         """End the process when it and its descendants exceed their limits."""
         pids = self.pids() if pids is None else pids
         limit, over = self.limits.memory_bytes * self.limits.ranks, None
+        on_gpu = max((meter.bytes() for meter in self._gpu_memory), default=0)
         # The kernel's limit on threads does not hold for root, which a baseline runs as.
         threads = sum(len(procfs.threads(pid)) for pid in pids)
         if threads > MAX_THREADS and not self.limits.trusted:
             over = Reason.FORBIDDEN, f"started more than {MAX_THREADS} threads"
         elif sum(procfs.resident_bytes(pid) for pid in pids) > limit + self._shared_bytes:
             over = Reason.OUT_OF_MEMORY, f"took more than its {limit >> 20} MiB of memory"
-        elif self._gpu_memory and max(meter.bytes() for meter in self._gpu_memory) > (
-            most := min(self.limits.memory_bytes, cuda_ipc.max_process_bytes())
+        elif (
+            on_gpu
+            and self._limited
+            and on_gpu > (most := min(self.limits.memory_bytes, cuda_ipc.max_process_bytes()))
         ):
             over = Reason.OUT_OF_MEMORY, f"took more than its {most >> 20} MiB of the GPU's memory"
         if over:

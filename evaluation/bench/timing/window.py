@@ -130,6 +130,8 @@ class WindowTimer:
             self.empty = float(min(self._empty_trip() for _ in range(trips)))
             """Nanoseconds to subtract from a window without a GPU clock."""
         self.window()  # the first call pays for pages, compilation and lazy set-up
+        self.memory_bytes = process.peak_gpu_bytes
+        """Most GPU memory of the process in this first window, before any graph is captured."""
 
     def _bind(self) -> None:
         """Give the process the memory of the case, which discards a captured graph."""

@@ -261,6 +261,8 @@ class MeasurementSession:
             noisy=found.is_noisy(interval, self.disturbance.tolerant),
             eager_us=eager and eager / 1e3,
             captured=captured if self.task.kind == GPU else None,
+            memory_bytes=candidate.memory_bytes,
+            baseline_memory_bytes=against.memory_bytes,
         )
 
     def measure_blocks(self, candidate: WindowTimer, against: WindowTimer, plan: Plan) -> Blocks:

@@ -39,6 +39,7 @@ class Window:
     """Stands in for a process that writes outputs in halves, of `concurrent` launches at a time."""
 
     waited_ns = 0
+    peak_gpu_bytes = None
 
     def __init__(self, ring: BufferRing, concurrent: int) -> None:
         self.ring, self.concurrent = ring, concurrent

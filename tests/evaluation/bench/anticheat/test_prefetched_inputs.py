@@ -79,6 +79,7 @@ class Launches:
     """Stands in for a process; launch n fetches the inputs of the next one if it `fetches` them."""
 
     waited_ns = 0
+    peak_gpu_bytes = None
 
     def __init__(self, ring: BufferRing, fetches: Callable[[int], bool]) -> None:
         self.ring, self.fetches = ring, fetches

@@ -68,6 +68,45 @@ def test_gpu_memory_that_falls_while_a_process_runs_counts_as_its_own(device: De
     assert holding.bytes() == 4 * GIB
 
 
+def test_peak_of_gpu_memory_leaves_out_the_context_and_is_of_one_case(device: Device) -> None:
+    holding = cuda_ipc.MemoryMeter()
+
+    def take(amount: int) -> None:
+        holding.begin()
+        device.free -= amount * GIB
+        holding.bytes()
+
+    take(5)
+    holding.mark()
+    take(3)
+    take(-2)
+    assert holding.peak == 3 * GIB
+    holding.restart()
+    assert holding.peak == GIB, "what it keeps counts in the next case as well"
+    take(1)
+    assert holding.peak == 2 * GIB
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_gpu_memory_of_candidate_and_baseline_is_measured_from_outside(
+    trusted: bool, fork_server: ForkServer, limits: ProcessLimits, device: Device
+) -> None:
+    limits = dataclasses.replace(limits, trusted=trusted)
+    with ProcessHandle(fork_server, limits, WindowClock()) as process:
+        assert process.peak_gpu_bytes == 0
+        process.request(NOTHING, observe=lambda: allocate(device, 2 * GIB))
+        process.request(NOTHING, observe=lambda: allocate(device, -GIB))
+        assert process.peak_gpu_bytes == 2 * GIB
+
+
+def test_process_on_a_processor_has_no_gpu_memory(
+    fork_server: ForkServer, limits: ProcessLimits
+) -> None:
+    on_cpu = dataclasses.replace(limits, kind="cpu")
+    with ProcessHandle(fork_server, on_cpu, WindowClock()) as process:
+        assert process.peak_gpu_bytes is None
+
+
 def test_process_over_its_gpu_memory_is_killed(
     fork_server: ForkServer, limits: ProcessLimits, device: Device
 ) -> None:

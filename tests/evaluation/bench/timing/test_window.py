@@ -30,6 +30,8 @@ from evaluation.types import Reason, Split
 
 LAUNCH, FIXED, EMPTY, EAGER, READY = 1_000, 40_000, 25_000, 7_000, 90_000
 """Nanoseconds."""
+SCRATCH, GRAPH = 1 << 20, 1 << 30
+"""Bytes of GPU memory of a launch and of a captured graph."""
 
 
 class FakeProcess:
@@ -46,6 +48,7 @@ class FakeProcess:
         self.fails: SubmissionError | None = None
         self.changes_inputs = False
         self.waited_ns = 0
+        self.peak_gpu_bytes = 0
 
     def bind(self, *given: object) -> None:
         if self.fails:
@@ -53,6 +56,7 @@ class FakeProcess:
 
     def capture(self, first: int, count: int, marked: str) -> bool:
         self.marked = marked
+        self.peak_gpu_bytes = GRAPH
         return self.captures
 
     def prepare(self, first: int, count: int) -> int:
@@ -74,6 +78,7 @@ class FakeProcess:
         assert (first, count) == self.prepared, "other launches than those prepared"
         assert not self.ring.inputs.bytes.equal(self.inputs), "prepared with its inputs there"
         self.windows.append((first, count, replay))
+        self.peak_gpu_bytes = max(self.peak_gpu_bytes, SCRATCH * count)
         if self.changes_inputs:
             self.ring.inputs.slot(3)["x"].view(-1)[-1] += 1
         if self.fails:
@@ -283,6 +288,14 @@ def test_baseline_on_a_processor_is_not_checked(task: Task) -> None:
         timer.checked = True
         with pytest.raises(Broken, match="was not written"):
             timer.window()
+
+
+def test_memory_of_a_case_is_that_of_its_first_launch_without_a_graph(task: Task) -> None:
+    with timed(task) as (timer, process):
+        timer.capture(8)
+        timer.window()
+        assert process.peak_gpu_bytes == GRAPH
+        assert timer.memory_bytes == SCRATCH
 
 
 @pytest.mark.parametrize(("discards", "marked"), [(True, "out"), (False, "")])
