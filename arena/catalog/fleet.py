@@ -49,6 +49,21 @@ def drain_problem(names: Collection[str]) -> str:
     return f"It is drained by {by}: it takes nothing new." if by else ""
 
 
+def rival_of(name: str, pid: int) -> Worker | None:
+    """Return the live worker that measures on the device of this one, as another process; or None.
+
+    A CPU is known by its machine, a GPU by its UUID, whatever its container calls the machine.
+    """
+    live = Worker.objects.live().exclude(hardware=None)
+    same = live.filter(name=name).exclude(pid=pid)
+    queue_and_device = name.split("/")[1:]
+    if len(queue_and_device) == 2:
+        ending = "/".join(["", *queue_and_device])
+        same |= live.filter(name__endswith=ending).exclude(name=name)
+    found: Worker | None = same.first()
+    return found
+
+
 def forget_silent() -> int:
     """Delete workers that have been silent for long and are not drained; return their number."""
     silent = Worker.objects.filter(last_seen_at__lt=Now() - FORGET, drained_by="")

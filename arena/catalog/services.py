@@ -317,6 +317,6 @@ def keep_admissions(folder: Path) -> None:
             )
 
 
-def remove_worker(name: str) -> None:
+def remove_worker(name: str, pid: int) -> None:
     """Delete a worker that shuts down; one that was drained stays so at its next start."""
-    Worker.objects.filter(name=name, drained_by="").delete()
+    Worker.objects.filter(name=name, pid=pid, drained_by="").delete()

@@ -132,7 +132,7 @@ def serving(*duties: Duty) -> Iterator[list[Consumer]]:
         for duty, consumer in zip(duties, consumers, strict=True):
             consumer.stop(timeout=SHUTDOWN_MS)
             for name in duty.names:
-                catalog.remove_worker(name)
+                catalog.remove_worker(name, os.getpid())
 
 
 def _consumer(duty: Duty) -> Consumer:
@@ -158,12 +158,15 @@ def poll(*duties: Duty, reap: Callable[[], int] = runs.reap, problem: str = "") 
     try:
         with database_errors_logged():
             offset = health.clock_offset()
-            problem = problem or _problem(duties, offset)
+            rivals = _rivals(duties)
+            problem = problem or _problem(duties, offset) or "".join(list(rivals.values())[:1])
             state = health.state(offset)
             _log_problem(problem)
             for duty in duties:
                 found = _capabilities(duty)
                 for name in duty.names:
+                    if name in rivals:
+                        continue  # the row is that of the other one
                     catalog.heartbeat_worker(
                         name,
                         queues=duty.queues,
@@ -182,6 +185,17 @@ def poll(*duties: Duty, reap: Callable[[], int] = runs.reap, problem: str = "") 
     except Exception:  # a worker that ends takes along all that it works on
         logger.exception("the reaper failed")
     return problem
+
+
+def _rivals(duties: Sequence[Duty]) -> dict[str, str]:
+    """Return the names of this worker whose device another one measures on, with the reason."""
+    measuring = [name for duty in duties if duty.hardware for name in duty.names]
+    found = {name: fleet.rival_of(name, os.getpid()) for name in measuring}
+    return {
+        name: f"{rival.name} (process {rival.pid}) measures on this device: one at a time does."
+        for name, rival in found.items()
+        if rival
+    }
 
 
 def _problem(duties: Sequence[Duty], offset: timedelta | None) -> str:

@@ -193,7 +193,7 @@ def test_worker_without_a_heartbeat_is_not_live(db):
     assert Worker.objects.serving("hw.cpu-2c") == []
     heartbeat_worker("w", queues=["build"], pid=8)
     assert Worker.objects.get().started_at > born.started_at
-    remove_worker("w")
+    remove_worker("w", 8)
     assert not Worker.objects.exists()
 
 
