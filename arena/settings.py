@@ -129,6 +129,7 @@ WEB_APPS = [
     "arena.notes",
     "arena.published",
     "arena.leaderboard",
+    "arena.contests",
     "arena.curation",
 ]
 

@@ -229,11 +229,13 @@ def _advance_rest(duties: Sequence[Duty]) -> int:
     """Go on with what comes after runs: drafts, verdicts, compositions, and reading of traces."""
     if settings.HEADLESS:
         return 0  # an offline GPU box has runs alone
+    from arena.contests import entries
     from arena.curation import checks, rejudging
     from arena.leaderboard import compositions
     from arena.notes import scans
 
     count = checks.reap_checks() + rejudging.advance() + compositions.reap()
+    count += entries.request_finals()
     scans.advance()  # a routine, which no log tells of
     return count + sum(compositions.advance(each.hardware) for each in duties if each.hardware)
 

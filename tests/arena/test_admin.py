@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from arena.accounts.models import ApiToken, User
 from arena.catalog.models import Agent, CatalogSync, Harness, Task, TaskFolder, TaskVersion, Worker
+from arena.contests.models import Contest, Entry
 from arena.curation import drafts, rejudging
 from arena.curation.models import Check, CheckStep, Draft, Review
 from arena.curation.rejudging_filters import Filters
@@ -74,6 +75,13 @@ def rows(root, start, bob, tmp_path) -> None:
     rejudging.start(root, Filters(), "A test.", 1)
     load_claims(tmp_path, [kernel_line(1, 2.0, speedup=1.9)])
     load_verdicts(tmp_path, [verdict_line("relu/cpp-to-cpp", 1.2)])
+    contest = Contest.objects.create(
+        slug="cup", title="Cup", task=run.task_version.task, hardware=run.hardware,
+        starts_at="2026-01-01T00:00Z", ends_at="2026-02-01T00:00Z",
+    )  # fmt: skip
+    Entry.objects.create(
+        contest=contest, owner=root, team="relu", run=run, speedup=2.0, low=1.9, high=2.1
+    )
     Composition.objects.create(architecture="llama", hardware=run.hardware, submissions={})
 
 
@@ -94,7 +102,7 @@ def test_admin_list_search_filters_and_rows_of_every_model_open(client, root, ro
 
 
 def test_admin_pages_of_facts_have_no_field_to_edit(client, root, rows):
-    editable = {ApiToken, User, Group}
+    editable = {ApiToken, User, Group, Contest}
     for model, its_admin in admin.site._registry.items():
         request = RequestFactory().get("/")
         request.user = root

@@ -26,6 +26,7 @@ from arena.accounts import sign_in_link
 from arena.accounts.models import ApiToken, User
 from arena.api.root import api
 from arena.catalog.models import Agent, Harness, Operator, Task
+from arena.contests.models import Contest
 from arena.curation import drafts
 from arena.curation.models import Check, Rejudging
 from arena.published.models import PublishedKernel, PublishedVerdict
@@ -119,6 +120,12 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     ],
     "experiment-continue": [
         ("POST", "/experiments/private/continue/", "302 302 404 404 302 302"),
+    ],
+    "contests": [("GET", "", PUBLIC)],
+    "contest": [("GET", "/contests/cup/", PUBLIC), ("GET", "/contests/none/", NEVER)],
+    "contest-enter": [
+        ("POST", "/contests/cup/enter/", LEAVE),
+        ("POST", "/contests/none/enter/", "302 404 404 404 404 302"),
     ],
     "documents": [("GET", "", PUBLIC)],
     "document": [("GET", "/docs/client/", PUBLIC), ("GET", "/docs/none/", NEVER)],
@@ -282,6 +289,10 @@ def world(
     token, _ = ApiToken.issue(alice, "own", ["read"])
     draft = drafts.create_from_form(bob, "vector_sum", "Vector sum")
     check = Check.objects.create(draft=draft, content_hash="0" * 64, hardware=broken.hardware)
+    Contest.objects.create(
+        slug="cup", title="Cup", task=task, hardware=broken.hardware,
+        starts_at="2026-01-01T00:00Z", ends_at="2026-02-01T00:00Z",
+    )  # fmt: skip
     User.objects.filter(pk=alice.pk).update(last_login="2026-01-01T00:00Z")
     alice.refresh_from_db()
     load_claims(tmp_path, one_of_each_outcome())

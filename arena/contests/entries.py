@@ -1,0 +1,97 @@
+"""Entering a run in a contest, and the final verdicts of its entries."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.utils import timezone
+
+from arena.accounts.models import User
+from arena.contests.models import Contest, Entry
+from arena.errors import Conflict, Invalid, NotFound
+from arena.runs.models import Evaluation, Run
+from arena.runs.querysets import RunQuerySet
+from arena.runs.services.rejudging import request_rejudging
+from arena.runs.states import RunStatus, Scope
+
+MAX_TEAM = 60
+
+
+def eligible(contest: Contest, user: User) -> RunQuerySet:
+    """Return the runs of a user that may be entered: passed, of its task, device and time."""
+    runs = Run.objects.filter(
+        owner=user,
+        status=RunStatus.PASSED,
+        task_version__task=contest.task,
+        hardware=contest.hardware,
+        created_at__gte=contest.starts_at,
+        quarantined_at=None,
+    )
+    entered = Entry.objects.filter(contest=contest).values("run")
+    return runs.exclude(pk__in=entered).order_by("-created_at")
+
+
+def enter(contest: Contest, user: User, run_id: str, team: str) -> Entry:
+    """Enter a run, for a person or a team; it takes the place of an earlier entry.
+
+    An entry after the deadline is kept apart as late. A team enters through one person, whose first
+    entry gives it the name.
+
+    Raises: Conflict before the start, and for a name that another person has. NotFound for a run
+    that may not be entered. Invalid for a name that is too long.
+    """
+    if not contest.has_started():
+        raise Conflict(f"{contest.title} has not started.")
+    with transaction.atomic():
+        Contest.objects.select_for_update().get(pk=contest.pk)  # one after another
+        run = eligible(contest, user).filter(pk=run_id).first()
+        if run is None or run.speedup is None:
+            raise NotFound(
+                f"No run {run_id} of yours may be entered.",
+                "It must have passed on the contest's task and hardware, since its start.",
+            )
+        entries = Entry.objects.filter(contest=contest)
+        earlier = entries.filter(owner=user).first()
+        name = earlier.team if earlier else " ".join(team.split()) or user.get_username()
+        if len(name) > MAX_TEAM:
+            raise Invalid(f"A name has at most {MAX_TEAM} characters.")
+        if entries.filter(team__iexact=name).exclude(owner=user).exists():
+            raise Conflict(f"{name} is entered by another person.", "Choose another name.")
+        low, high = run.low or run.speedup, run.high or run.speedup
+        return Entry.objects.create(
+            contest=contest, owner=user, team=name, run=run,
+            speedup=run.speedup, low=low, high=high,
+        )  # fmt: skip
+
+
+def counting(contest: Contest) -> list[Entry]:
+    """Return the entry of each person that counts: the newest before the deadline."""
+    on_time = contest.entries.filter(entered_at__lte=contest.ends_at)
+    newest = {entry.team: entry for entry in on_time.select_related("contest", "run", "final")}
+    return list(newest.values())
+
+
+def request_finals() -> int:
+    """Request the final verdicts of the contests whose deadline is over, and return their number.
+
+    They are measured on hidden cases that are drawn anew, so no earlier verdict tells their result.
+    """
+    ended = Contest.objects.filter(ends_at__lt=timezone.now(), finals_requested_at=None)
+    count = 0
+    for contest in ended:
+        with transaction.atomic():
+            if not ended.filter(pk=contest.pk).update(finals_requested_at=timezone.now()):
+                continue  # another worker does it
+            for entry in counting(contest):
+                entry.final = _requested(entry)
+                entry.save(update_fields=["final"])
+                count += entry.final is not None
+    return count
+
+
+def _requested(entry: Entry) -> Evaluation | None:
+    """Return the requested verdict; None where the run has none that could be replaced."""
+    before = Evaluation.objects.filter(submission=entry.run.final_id, scope=Scope.FINAL).first()
+    try:
+        return request_rejudging(before) if before else None
+    except Conflict:  # its task is gone
+        return None

@@ -1,0 +1,165 @@
+"""Contests: what may be entered, what counts, and the final verdicts after the deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from arena.contests.entries import counting, enter, request_finals
+from arena.contests.models import Contest, Entry
+from arena.contests.places import Result, places, standing
+from arena.errors import Conflict, Invalid, NotFound
+from arena.runs.models import Evaluation, Run
+from tests.arena.factories import finished, judge, report
+
+pytestmark = pytest.mark.django_db
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def contest(task: Any, hardware: Any) -> Contest:
+    now = timezone.now()
+    return Contest.objects.create(
+        slug="relu-cup", title="ReLU cup", task=task, hardware=hardware,
+        starts_at=now - HOUR, ends_at=now + HOUR,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def passed(start: Callable[..., Run]) -> Callable[..., Run]:
+    def run_of(owner: Any, speedup: float = 2.0, **more: Any) -> Run:
+        return finished(start(owner=owner, **more), speedup=speedup)
+
+    return run_of
+
+
+def end(contest: Contest) -> None:
+    """Let the deadline be now."""
+    Contest.objects.filter(pk=contest.pk).update(ends_at=timezone.now())
+    contest.refresh_from_db()
+
+
+def judge_finals(**speedups: float | None) -> None:
+    """Judge the requested verdicts of teams; None for a submission that fails."""
+    for team, speedup in speedups.items():
+        final = Entry.objects.filter(team=team).exclude(final=None).get().final
+        outcome = report(unseen=speedup) if speedup else report("failed")
+        judge(final, outcome)
+
+
+def ranks(contest: Contest) -> dict[str, int]:
+    return {each.result.entry.team: each.rank for each in standing(contest).places}
+
+
+def test_newest_entry_of_a_person_before_the_deadline_counts(contest, passed, alice, charlie):
+    enter(contest, alice, passed(alice, 2.0).pk, "Compilers")
+    enter(contest, charlie, passed(charlie, 3.0).pk, "")
+    newest = enter(contest, alice, passed(alice, 1.2).pk, "Another name")
+    assert newest.team == "Compilers", "a person has one name in a contest"
+    assert [entry.speedup for entry in counting(contest)] == [1.2, 3.0]
+    assert ranks(contest) == {"charlie": 1, "Compilers": 2}
+    changes = standing(contest).changes
+    assert [(each.team, each.rank, each.leader) for each in changes] == [
+        ("Compilers", 2, "charlie"), ("charlie", 1, "charlie"), ("Compilers", 1, "Compilers"),
+    ]  # fmt: skip
+
+
+def test_late_entry_has_no_rank_and_no_final_verdict(contest, passed, alice, charlie):
+    enter(contest, alice, passed(alice).pk, "")
+    late, later = passed(charlie, 9.0), passed(alice, 9.0)
+    end(contest)
+    assert enter(contest, charlie, late.pk, "").is_late
+    enter(contest, alice, later.pk, "")
+    assert request_finals() == 1 and request_finals() == 0
+    contest.refresh_from_db()
+    found = standing(contest)
+    assert [entry.speedup for entry in found.late] == [9.0, 9.0]
+    assert [(p.result.entry.team, p.result.speedup) for p in found.places] == [("alice", 2.0)]
+    assert found.state == "judging"
+
+
+def test_final_verdicts_rank_once_all_are_there(contest, passed, alice, bob, charlie):
+    for user, speedup in ((alice, 2.0), (bob, 3.0), (charlie, 4.0)):
+        enter(contest, user, passed(user, speedup).pk, "")
+    assert standing(contest).state == "open" and request_finals() == 0
+    end(contest)
+    assert request_finals() == 3
+    contest.refresh_from_db()
+    judge_finals(alice=2.5, bob=1.1)
+    found = standing(contest)
+    assert (found.state, found.judged, found.final) == ("judging", 2, False)
+    assert ranks(contest) == {"charlie": 1, "bob": 2, "alice": 3}, "results are secret until then"
+    judge_finals(charlie=None)
+    found = standing(contest)
+    assert found.state == "over" and found.final
+    assert ranks(contest) == {"alice": 1, "bob": 2}
+    assert [entry.team for entry in found.unranked] == ["charlie"]
+    assert Evaluation.objects.filter(scope="past").count() == 3, "earlier verdicts are kept"
+
+
+def test_results_that_are_not_surely_apart_are_tied():
+    def result(team: str, speedup: float, width: float) -> Result:
+        entry = Entry(team=team, entered_at=timezone.now())
+        return Result(entry, speedup, speedup - width, speedup + width)
+
+    found = places([result("c", 1.5, 0.1), result("b", 2.0, 0.1), result("a", 2.1, 0.1)])
+    assert [(each.result.entry.team, each.rank, each.tied) for each in found] == [
+        ("a", 1, True), ("b", 1, True), ("c", 3, False),
+    ]  # fmt: skip
+
+
+def test_run_of_another_or_not_passed_or_too_early_is_refused(contest, passed, start, alice, bob):
+    early = passed(alice)
+    Run.objects.filter(pk=early.pk).update(created_at=contest.starts_at - HOUR)
+    failed = finished(start(owner=alice), verdict="failed")
+    entered = passed(alice)
+    enter(contest, alice, entered.pk, "")
+    for run in (early, failed, passed(bob), entered):
+        with pytest.raises(NotFound, match="may be entered"):
+            enter(contest, alice, run.pk, "")
+
+
+def test_name_of_another_person_or_a_long_one_is_refused(contest, passed, alice, bob):
+    enter(contest, alice, passed(alice).pk, "Compilers")
+    with pytest.raises(Conflict, match="entered by another person"):
+        enter(contest, bob, passed(bob).pk, " compilers ")
+    with pytest.raises(Invalid, match="at most 60"):
+        enter(contest, bob, passed(bob).pk, "x" * 61)
+
+
+def test_contest_before_its_start_takes_no_entry(contest, passed, alice):
+    Contest.objects.update(starts_at=timezone.now() + HOUR / 2)
+    contest.refresh_from_db()
+    assert standing(contest).state == "starts later"
+    with pytest.raises(Conflict, match="has not started"):
+        enter(contest, alice, passed(alice).pk, "")
+
+
+def test_contest_whose_deadline_is_before_its_start_is_refused(contest):
+    contest.ends_at = contest.starts_at
+    with pytest.raises(ValidationError, match="after the start"):
+        contest.full_clean()
+    with pytest.raises(IntegrityError), transaction.atomic():
+        contest.save()
+
+
+def test_private_run_is_entered_without_a_link_for_others(client, contest, passed, alice, charlie):
+    run = passed(alice, visibility="owner")
+    enter(contest, alice, run.pk, "")
+    for user, shown in ((alice, True), (charlie, False)):
+        client.force_login(user)
+        page = client.get(contest.get_absolute_url()).content.decode()
+        assert (f"/runs/{run.pk}/" in page) is shown
+        assert "2.00" in page
+
+
+def test_unknown_run_in_the_form_is_a_message_on_the_page(client, contest, alice):
+    client.force_login(alice)
+    page = client.post(f"/contests/{contest.slug}/enter/", {"run": "none"}, follow=True)
+    assert "No run none of yours may be entered." in page.content.decode()
