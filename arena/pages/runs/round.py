@@ -8,10 +8,12 @@ from django.views.decorators.http import require_safe
 
 from arena.pages.runs.run import run_of
 from arena.runs.code.sources import changes, sources
+from arena.runs.display.profiles import Compiled, Kernel, Resources, compiled
 from arena.runs.display.rounds import rounds_of
 from arena.runs.display.summary import verdict_of
 from arena.runs.models import Submission
 from arena.runs.states import EvaluationStatus, Scope
+from arena.runs.trace.outline import said_before
 
 
 @require_safe
@@ -24,8 +26,12 @@ def one_round(request: HttpRequest, run_id: str, number: int) -> HttpResponse:
     every = rounds_of(shown)
     this = next(r for r in every if r.number == number)
     profiles = submission.evaluations.filter(scope=Scope.PROFILE, status=EvaluationStatus.DONE)
+    events = shown.events.all()
     context = {
         "run": shown,
+        "rounds": every,
+        "resources": _resources(compiled(events, number), number),
+        "said": said_before(events, number),
         "round": this,
         "profiles": profiles.order_by("pk"),
         "sources": sources(submission.files),
@@ -37,6 +43,13 @@ def one_round(request: HttpRequest, run_id: str, number: int) -> HttpResponse:
         **verdict_of(shown, this.evaluation),
     }
     return render(request, "round.html", context)
+
+
+def _resources(found: Compiled | None, number: int) -> list[tuple[Kernel, Resources]]:
+    """Return the resources of the kernels of one round."""
+    if found is None or found.numbers[-1] != number:
+        return []
+    return [(kernel, used) for kernel in found.kernels if (used := kernel.rounds[-1])]
 
 
 @require_safe

@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from arena.runs.code.deadline import PAGE_SECONDS, processor_seconds
 from arena.runs.code.highlighting import code_html
+from arena.runs.code.side_by_side import split_html
 
 CONTEXT_LINES = 4
 MAX_SHOWN_LINES, MAX_SHOWN_CHARACTERS = 2_000, 32_000
@@ -25,7 +26,7 @@ MAX_COMPARED_PAIRS = 60_000
 
 @dataclass(frozen=True)
 class Source:
-    """A file or a diff as escaped, highlighted HTML.
+    """A file, or the rows of a diff, as escaped, highlighted HTML.
 
     `cut` means that the file is longer, or that the files are too large to compare.
     """
@@ -64,7 +65,7 @@ def highlighted(path: str, text: str) -> SafeString:
 
 
 def changes(before: dict[str, str], after: dict[str, str]) -> list[Source]:
-    """Return a unified diff for each file that differs between two submissions."""
+    """Return the rows of a diff in two columns for each file that two submissions differ in."""
     found = []
     lines_left, characters_left = MAX_COMPARED_LINES, MAX_COMPARED_CHARACTERS
     pairs_left = MAX_COMPARED_PAIRS
@@ -86,7 +87,7 @@ def changes(before: dict[str, str], after: dict[str, str]) -> list[Source]:
         if lines:
             added = sum(line.startswith("+") for line in lines[2:])
             removed = sum(line.startswith("-") for line in lines[2:])
-            found.append(Source(path, diff_html("\n".join(lines)), added, removed))
+            found.append(Source(path, split_html(path, "\n".join(lines)), added, removed))
     return found
 
 

@@ -58,13 +58,16 @@ class Profile:
     kernels: Sequence[dict[str, Any]]
 
 
-def compiled(events: QuerySet[Event]) -> Compiled | None:
-    """Return the resources of the kernels of each round; None where no compiler reported any."""
+def compiled(events: QuerySet[Event], upto: int | None = None) -> Compiled | None:
+    """Return the resources of the kernels of each round, or of the last ones up to a round.
+
+    None where no compiler reported any.
+    """
     begins = events.filter(kind="span_begin", body__span_kind="evaluation")
     spans = {
         name: number
         for name, number, scope in begins.values_list("event_id", "body__round", "body__scope")
-        if scope == "round"
+        if scope == "round" and (upto is None or number <= upto)
     }
     found: dict[int, dict[tuple[str, str], dict[str, float]]] = {}
     outputs = events.filter(kind="compiler_output", span__in=spans).order_by("seq")

@@ -6,16 +6,21 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from django import template
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from arena.catalog.templatetags.figures import clock, money, times, tokens
+from arena.runs.display.rounds import Round
+from arena.runs.models import Run
 from arena.runs.trace.waterfall import Bar, Curve, Lane, Verdict, Waterfall
 
 register = template.Library()
 
 BAR, BEST, CURVE = 11, 46, 26
 """Heights in pixels."""
+STRIP, STRIP_BAR = 40, 13
+"""Height of the strip of rounds, and width of a round on it, in pixels."""
 MIN_WIDTH = 0.15
 """Percent of a bar, so that it can be seen."""
 TICKS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
@@ -48,6 +53,54 @@ def best_svg(found: Waterfall) -> SafeString:
     one = format_html('<line class="one" x1="0" x2="100%" y1="{0}" y2="{0}"/>', y(1.0))
     marks = format_html_join("", "{}", _marks(found.verdicts, found.ends, y))
     return _drawing("best", BEST, format_html("{}{}{}", one, steps, marks))
+
+
+@register.simple_tag
+def rounds_svg(run: Run, rounds: Sequence[Round], current: int) -> SafeString:
+    """Draw a bar for the speedup of each round, on a log axis around 1; each leads to its page."""
+    known = [abs(math.log(each.speedup)) for each in rounds if each.speedup]
+    largest = max([*known, math.log(1.1)])
+    middle, reach = STRIP / 2, STRIP / 2 - 2
+    bars = (
+        (
+            reverse("round", args=[run.pk, each.number]),
+            mark_safe(' class="here"') if each.number == current else "",
+            _round_title(each),
+            f"{STRIP_BAR * place}",
+            _round_bar(each, place, middle, reach / largest),
+        )
+        for place, each in enumerate(rounds)
+    )
+    inner = format_html_join(
+        "",
+        '<a href="{}"{} tabindex="-1"><title>{}</title><rect class="slot" x="{}" width="11" '
+        'height="40"/>{}</a>',
+        bars,
+    )
+    width = STRIP_BAR * len(rounds)
+    return format_html(
+        '<svg class="strip" width="{0}" height="{1}" viewBox="0 0 {0} {1}" aria-hidden="true">'
+        '<line class="one" x1="0" x2="{0}" y1="{2}" y2="{2}"/>{3}</svg>',
+        width, STRIP, middle, inner,
+    )  # fmt: skip
+
+
+def _round_title(shown: Round) -> str:
+    found = times(shown.speedup) if shown.speedup is not None else shown.reason or shown.verdict
+    return f"Round {shown.number}: {found}"
+
+
+def _round_bar(shown: Round, place: int, middle: float, scale: float) -> SafeString:
+    """Return the bar of a round; one without a speedup has a short mark below the axis."""
+    height = scale * math.log(shown.speedup) if shown.speedup else -6.0
+    tone = "failed" if not shown.speedup else "best" if shown.is_best else "passed"
+    return format_html(
+        '<rect class="{}" x="{}" width="7" y="{}" height="{}"/>',
+        tone,
+        STRIP_BAR * place + 2,
+        f"{middle - max(height, 0.0):.1f}",
+        f"{max(abs(height), 1.0):.1f}",
+    )
 
 
 @register.simple_tag
