@@ -1,5 +1,6 @@
 // The trace of a run: wires its stream, its keys and its replay.
 
+import { Folding } from "./folding.js";
 import { markFound } from "./found.js";
 import { Outline } from "./outline.js";
 import { Replay, clock } from "./replay.js";
@@ -15,6 +16,7 @@ let help;
 let toTail;
 let stream;
 let outline;
+let folding;
 let replay;
 let reached = 0; // the seq of the newest event that a replay has shown
 let here = null;
@@ -39,6 +41,7 @@ async function jump(seq) {
 }
 
 function show(row, block) {
+  folding?.reveal(row);
   mark(row);
   row.scrollIntoView({ block, behavior: "instant" });
   // Rows above are measured as they are first drawn, which may move this one: once more, then.
@@ -142,6 +145,7 @@ const keys = {
   d: () => seek("edits", 1),
   D: () => seek("edits", -1),
   p: () => replay?.toggle(),
+  f: () => folding.toggle(),
   "?": () => help.showModal(),
 };
 const keysOfSearch = {
@@ -291,7 +295,7 @@ function expandAll({ currentTarget: button }) {
 export function openTrace(page) {
   ({ workspace, announcer, showState, onMark } = page);
   [root, found, help, toTail] = ["[data-stream]", "[data-found]", "dialog.help", "[data-to-tail]"].map((name) => document.querySelector(name));
-  [stream, outline, replay, here] = [];
+  [stream, outline, folding, replay, here] = [];
   tailing = false;
   unread = 0;
   wireOnce();
@@ -307,6 +311,7 @@ export function openTrace(page) {
   stream = new Stream(root, workspace.dataset.url, Number(root.dataset.lastSeq));
   stream.grow(lastSeq());
   outline = new Outline(document.getElementById("outline"), () => replay?.active && hideAfter(replay.now));
+  folding = new Folding(root, document.querySelector("[data-fold]"));
   toTail.addEventListener("click", () => follow(true));
   if (workspace.dataset.ended === "1") offerReplay();
   return { isSearch: false, onRows, offerReplay, follow, toHash };

@@ -140,6 +140,27 @@ def test_buttons_lead_to_the_next_error_and_the_next_edit(open_page, run):
     assert page.console_errors == []
 
 
+def test_trace_folds_to_turns_which_open_what_belongs_to_them(open_page, run):
+    page = open_page(f"/runs/{run.pk}/?tab=trace")
+    shown = ".event:visible"
+    every = page.locator(shown).count()
+    page.click("[data-fold]")
+    heads = page.locator(shown).count()
+    assert 0 < heads < every / 2
+    assert page.get_attribute("[data-fold]", "aria-pressed") == "true"
+    page.locator(
+        '.event[data-kind="span_begin"]:has(+ [data-kind="gate_result"]) > .kind'
+    ).first.click()
+    assert page.locator(shown).count() > heads
+    hidden = page.locator('.event[data-kind="gate_result"]:not(.unfolded)').last
+    seq = hidden.get_attribute("data-seq")
+    page.goto(f"{page.url.partition('#')[0]}#e{seq}")
+    page.wait_for_selector(f"#e{seq}", state="visible", timeout=TIMEOUT_MS)
+    page.keyboard.press("f")
+    assert page.locator(shown).count() == every
+    assert page.console_errors == []
+
+
 def test_replay_at_the_start_shows_no_result(open_page, run):
     page = open_page(f"/runs/{run.pk}/?tab=trace")
     page.locator("[data-replay-open]").click()

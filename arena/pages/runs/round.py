@@ -13,7 +13,7 @@ from arena.runs.display.rounds import rounds_of
 from arena.runs.display.summary import verdict_of
 from arena.runs.models import Submission
 from arena.runs.states import EvaluationStatus, Scope
-from arena.runs.trace.outline import said_before
+from arena.runs.trace.outline import messages_before
 
 
 @require_safe
@@ -31,7 +31,7 @@ def one_round(request: HttpRequest, run_id: str, number: int) -> HttpResponse:
         "run": shown,
         "rounds": every,
         "resources": _resources(compiled(events, number), number),
-        "said": said_before(events, number),
+        "quoted": messages_before(events, number),
         "round": this,
         "profiles": profiles.order_by("pk"),
         "sources": sources(submission.files),

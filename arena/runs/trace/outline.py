@@ -20,7 +20,7 @@ MAX_ROWS = 120
 MAX_TITLE_CHARACTERS = 60
 MARKS = re.compile(r"[#*`]")
 """Marks of Markdown, which a title does without."""
-MAX_SAID = 3
+MAX_QUOTED = 3
 """Messages before a round that its page quotes."""
 MAX_TOOLS = 2
 """Tools that a turn names."""
@@ -103,14 +103,14 @@ def outline(events: QuerySet[Event], at: int = 0) -> Outline:
     return Outline(_marked(inside, stops), begin, len(rest), before, after)
 
 
-def said_before(events: QuerySet[Event], number: int) -> list[Entry]:
+def messages_before(events: QuerySet[Event], number: int) -> list[Entry]:
     """Return the last messages of the agent since the round before, up to its submission."""
     begins = events.filter(kind="span_begin", body__span_kind="submission", rev=0)
     seqs = dict(begins.order_by("-seq").values_list("body__round", "seq"))
     if number not in seqs:
         return []
     between = events.filter(MESSAGES, seq__gt=seqs.get(number - 1, 0), seq__lt=seqs[number])
-    return latest(events, list(between.order_by("-seq")[:MAX_SAID])[::-1])
+    return latest(events, list(between.order_by("-seq")[:MAX_QUOTED])[::-1])
 
 
 def _lasting(events: QuerySet[Event], entries: Sequence[Entry], after: int) -> list[Stop]:
