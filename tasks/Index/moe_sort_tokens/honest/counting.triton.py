@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 BLOCK = 512
-OTHERS = 32
+OTHERS = 8
 LANES = 16
 STEP = 128
 
