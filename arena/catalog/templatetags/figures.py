@@ -17,6 +17,14 @@ register = template.Library()
 
 NOTHING = "–"
 NOISY_TITLE = "Noisy: the 95% interval stayed wide. It sets no record and earns no badge"
+SLOWER = (
+    '<span class="badge" title="The 95% CI of the speedup that ranks it ends below 1×">slower'
+    '<span class="sr"> than baseline</span></span>'
+)
+CLOCK = (
+    '<span class="sub" title="The suite took these times itself. The candidate\'s code runs in its '
+    "process, so they are not ranked beside times of this judge.\">suite's own clock</span>"
+)
 NARROW_SPACE = "\u202f"
 ICONS = {
     "passed", "failed", "rejected", "disputed", "skipped", "broken", "queued", "running",
@@ -121,12 +129,15 @@ def heat_cell(row: Any, generalization: str) -> SafeString:
 
 
 @register.simple_tag
-def marks(noisy: bool | int = False, judge: str = "") -> SafeString:
-    """Mark a figure as noisy, and as one of another judge: the same marks wherever it is shown.
+def marks(
+    noisy: bool | int = False, judge: str = "", slower: bool = False, clock: bool = False
+) -> SafeString:
+    """Mark a figure as slower than the baseline, as noisy, as one of another judge or clock.
 
-    A number is that of the noisy verdicts behind a mean.
+    The marks are the same wherever it is shown. A number is that of the noisy verdicts behind a
+    mean.
     """
-    found = ""
+    found = SLOWER if slower else ""
     if noisy:
         label = "" if isinstance(noisy, bool) else f"{noisy} noisy"
         found += f' <span title="{NOISY_TITLE}">{verdict("noisy", label)}</span>'
@@ -134,7 +145,13 @@ def marks(noisy: bool | int = False, judge: str = "") -> SafeString:
         version = conditional_escape(judge)
         why = f"Judged by version {version}; the present one, {JUDGE_VERSION}, has other rules"
         found += f' <span class="mark" title="{why}">judge {version}</span>'
-    return SafeString(found)
+    return SafeString(found + (CLOCK if clock else ""))
+
+
+@register.inclusion_tag("leaderboard/head.html")
+def heading(head: Any, label: str, title: str = "", css: str = "n") -> dict[str, Any]:
+    """Return the heading of a column of a board, which sorts by it."""
+    return {"head": head, "label": label, "title": title, "class": css}
 
 
 @register.filter
