@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from evaluation.errors import TaskError
 from evaluation.tasks.configurations import Limits
-from evaluation.tasks.domain import FAMILIES, WHOLE, Domain, elements, shape_of, symbols_of
+from evaluation.tasks.domain import FAMILIES, WHOLE, Domain, elements, symbols_of
 from evaluation.tasks.source import Source
 from evaluation.tasks.task_code import TaskCode, code_of, require_here
 from evaluation.tasks.tolerance import Tolerance
@@ -179,10 +179,6 @@ class Operator:
 
     def mutants(self) -> tuple[Example, ...]:
         return _examples(self.folder / "mutants", self.languages)
-
-
-def output_shapes(operator: Operator, case: Case) -> tuple[tuple[int, ...], ...]:
-    return tuple(shape_of(argument, case) for argument in operator.outputs)
 
 
 def _examples(folder: Path, languages: Languages) -> tuple[Example, ...]:

@@ -296,36 +296,6 @@ def _violation(source: Source, node: ast.AST, exempt: frozenset[str]) -> tuple[s
     return None
 
 
-SWITCHES = "torch.backends."
-"""Where PyTorch keeps its switches, such as `torch.backends.cudnn.benchmark`."""
-
-
-def without_switches(name: str, text: str) -> tuple[str, list[str]]:
-    """Return a source without assignments to switches, and these with their lines.
-
-    Lines keep their numbers. The judge sets the switches, so that such a source can be judged. An
-    assignment that calls something stays, and is refused.
-    """
-    if SWITCHES.rstrip(".").rpartition(".")[2] not in text:
-        return text, []
-    source = Source(name, text)
-    lines, ignored = source.text.splitlines(keepends=True), []
-    for node in source.nodes:
-        if not isinstance(node, ast.Assign):
-            continue
-        if any(isinstance(part, ast.Call) for part in ast.walk(node.value)):
-            continue
-        targets = [source.path(target) for target in node.targets]
-        of_module = all(map(source.of_module, node.targets))
-        if of_module and all(path.startswith(SWITCHES) for path in targets):
-            ignored.append(f"{name}:{node.lineno}: {source.quote(node)}")
-            first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
-            before = lines[first].encode()[: node.col_offset].decode()
-            after = lines[last].encode()[node.end_col_offset :].decode()
-            lines[first : last + 1] = [f"{before}pass{after}", *["\n"] * (last - first)]
-    return "".join(lines), ignored
-
-
 def syntax_errors(files: Mapping[str, str]) -> tuple[Diagnostic, ...]:
     """Return the syntax errors of each file; nothing is run."""
     found = []

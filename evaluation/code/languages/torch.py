@@ -8,6 +8,7 @@ Triton, whose kernels are interpreted on a CPU.
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import time
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,8 @@ _EXTENSIONS = frozenset(
 """Names that a source with native code may use."""
 _EXTENSION_RULES = tuple(rule for rule in RULES if rule[0] != "library-wrapper")
 """Rules for C++ or CUDA in a string; PyTorch's own headers are allowed there."""
+SWITCHES = "torch.backends."
+"""Where PyTorch keeps its switches, such as `torch.backends.cudnn.benchmark`."""
 
 
 TEXTS = Texts(
@@ -107,7 +110,8 @@ class Torch(Language):
     def check(self, files: Mapping[str, str], task: Task) -> None:
         modules = static_analysis.PURE_MODULES | {"torch", "triton"}
         exempt = _COMPILERS if self.compiles(files, task.kind) else _EXTENSIONS
-        for name, text in _without_switches(files).items():
+        for name, written in files.items():
+            text, _ = without_switches(name, written)
             source = static_analysis.Source(name, text)
             static_analysis.check_source(source, modules, exempt)
             if extensions.requested({name: text}):
@@ -117,7 +121,7 @@ class Torch(Language):
                     raise source.unsupported(source.tree, message)
 
     def ignored(self, files: Mapping[str, str]) -> Sequence[str]:
-        found = (static_analysis.without_switches(*each)[1] for each in files.items())
+        found = (without_switches(*each)[1] for each in files.items())
         return [statement for statements in found for statement in statements]
 
     def key(self, files: Mapping[str, str], task: Task) -> str:
@@ -160,8 +164,8 @@ class Torch(Language):
         )
         if diagnostics:
             raise BuildError(f"not valid Python: {output.text}", [output])
-        for name, text in _without_switches(files).items():
-            (folder / name).write_text(text, encoding="utf-8")
+        for name, text in files.items():
+            (folder / name).write_text(without_switches(name, text)[0], encoding="utf-8")
         if not extensions.requested(files):
             return [output]
         source = folder / task.target_file
@@ -169,8 +173,30 @@ class Torch(Language):
         return [output, extensions.build(source, task.operator.limits.seconds, call)]
 
 
-def _without_switches(files: Mapping[str, str]) -> dict[str, str]:
-    return {n: static_analysis.without_switches(n, text)[0] for n, text in files.items()}
+def without_switches(name: str, text: str) -> tuple[str, list[str]]:
+    """Return a source without assignments to switches, and these with their lines.
+
+    Lines keep their numbers. The judge sets the switches, so that such a source can be judged. An
+    assignment that calls something stays, and is refused.
+    """
+    if SWITCHES.rstrip(".").rpartition(".")[2] not in text:
+        return text, []
+    source = static_analysis.Source(name, text)
+    lines, ignored = source.text.splitlines(keepends=True), []
+    for node in source.nodes:
+        if not isinstance(node, ast.Assign):
+            continue
+        if any(isinstance(part, ast.Call) for part in ast.walk(node.value)):
+            continue
+        targets = [source.path(target) for target in node.targets]
+        of_module = all(map(source.of_module, node.targets))
+        if of_module and all(path.startswith(SWITCHES) for path in targets):
+            ignored.append(f"{name}:{node.lineno}: {source.quote(node)}")
+            first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+            before = lines[first].encode()[: node.col_offset].decode()
+            after = lines[last].encode()[node.end_col_offset :].decode()
+            lines[first : last + 1] = [f"{before}pass{after}", *["\n"] * (last - first)]
+    return "".join(lines), ignored
 
 
 LANGUAGE = Torch()

@@ -17,8 +17,7 @@ from evaluation.errors import TaskError
 from evaluation.kinds.kernel.builds import baselines
 from evaluation.kinds.kernel.load import load_operator, load_task, load_tasks
 from evaluation.kinds.kernel.workspace_files import starter_files
-from evaluation.tasks.domain import Choices, LogUniform, elements, extent, tensor_bytes
-from evaluation.tasks.operator import output_shapes
+from evaluation.tasks.domain import Choices, LogUniform, elements, extent, shape_of, tensor_bytes
 from evaluation.tasks.spec import OPEN_TRACK, find_operators, folder_of
 from evaluation.types import Case, Split
 
@@ -240,11 +239,11 @@ def test_extent_of_a_size_symbol_or_product() -> None:
     assert [extent(d, symbols) for d in (3, "heads", "2*half", "heads*2*half")] == [3, 4, 32, 128]
 
 
-def test_output_shapes_have_the_sizes_of_the_case() -> None:
+def test_shapes_of_outputs_have_the_sizes_of_the_case() -> None:
     rope = load_operator(TASKS / "Fusion" / "rope")
     sizes = {"tokens": 5, "heads": 4, "kv_heads": 2, "half_dim": 8}
     case = Case("mine", Split.SEEN, "nominal", "float32", sizes)
-    assert output_shapes(rope, case) == ((5, 4, 16), (5, 2, 16))
+    assert [shape_of(each, case) for each in rope.outputs] == [(5, 4, 16), (5, 2, 16)]
 
 
 def test_sample_lies_in_the_domain_and_limits() -> None:

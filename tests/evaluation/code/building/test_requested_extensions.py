@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch.utils import cpp_extension
 
-from evaluation.code.building import static_analysis
 from evaluation.code.languages import languages
+from evaluation.code.languages.torch import without_switches
 from evaluation.errors import Rejected
 from evaluation.kinds.kernel.gates.integrity import judge
 from evaluation.kinds.kernel.load import load_task
@@ -118,7 +118,7 @@ y = 2
 
 
 def test_switches_are_left_out_and_lines_keep_their_numbers() -> None:
-    text, ignored = static_analysis.without_switches("k.py", SWITCHED)
+    text, ignored = without_switches("k.py", SWITCHED)
     assert text.splitlines() == [
         *SWITCHED.splitlines()[:3],
         "pass; x = 1",
