@@ -16,7 +16,6 @@ from arena.pages import (
     fleet,
     hardware,
     home,
-    live,
     notes,
     operation,
     production,
@@ -27,7 +26,7 @@ from arena.pages import (
     tasks,
 )
 from arena.pages.leaderboard import analysis, board, claims, kernels, statistics
-from arena.pages.runs import compare, experiments, run, runs, start, submit
+from arena.pages.runs import compare, experiments, live, run, runs, start, submit
 from arena.pages.runs.round import file, one_round
 
 urlpatterns = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arena.pages.live import MAX_CARDS
+from arena.pages.runs.live import MAX_CARDS
 from arena.runs import services
 from arena.runs.trace.events import EventDraft
 from tests.web.conftest import PHONE, TIMEOUT_MS
