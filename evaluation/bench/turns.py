@@ -14,7 +14,7 @@ from functools import partial
 
 import torch
 
-from evaluation.bench.anticheat import prefetched_inputs, staged_inputs
+from evaluation.bench.anticheat import arriving_inputs, prefetched_inputs, staged_inputs
 from evaluation.bench.anticheat.launch_order import OverlapDetector
 from evaluation.bench.anticheat.window_checks import checks_of
 from evaluation.bench.devices.device import Device
@@ -26,7 +26,7 @@ from evaluation.bench.process.handle import ProcessHandle
 from evaluation.bench.timing import estimates
 from evaluation.bench.timing.estimates import Block, Blocks
 from evaluation.bench.timing.plan import Plan, launches_for
-from evaluation.bench.timing.window import MIN_LAUNCHES, WindowTimer, ahead_ns, hidden_ns
+from evaluation.bench.timing.window import MIN_LAUNCHES, WindowTimer, hidden_ns
 
 Timers = Iterator[tuple[WindowTimer, ...]]
 NewRing = Callable[[Workload, int, HostMemory | DeviceMemory], BufferRing]
@@ -191,7 +191,8 @@ class Bench:
             return found
         hidden = hidden_ns(candidate, against)
         if candidate.process.limits.ranks == 1:  # each rank would need a stage of its own
-            hidden += ahead_ns(candidate, staged_inputs.check(candidate, self.memory))
+            staged_inputs.check(candidate, self.memory)
+            hidden += arriving_inputs.charged_ns(candidate, self.memory)
             if candidate.gpu_clocked and torch.version.cuda:
                 prefetched_inputs.check_shortened(candidate)
         candidate.ring.check_weights(candidate.where)

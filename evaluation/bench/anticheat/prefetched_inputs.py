@@ -110,10 +110,9 @@ class PrefetchCheck:
         """Addresses of lines of each slot: every other one is probed before the launches."""
         if not self._slots:
             return
-        cache = torch.cuda.get_device_properties(inputs.bytes.device).L2_cache_size
-        evicting = torch.zeros(_EVICTING_CACHES * cache, dtype=torch.uint8, device=DEVICE)
+        evicting = evict()
         # Lines near one another can all lie behind the far half of the cache.
-        evicted = lines_in(evicting[:cache])
+        evicted = lines_in(evicting[: len(evicting) // _EVICTING_CACHES])
         self._limit = BELOW_DRAM * min(load_latencies(evicted))
         self._before = [self._cached(lines[0::2]) for lines in self._slots]
 
@@ -128,6 +127,14 @@ class PrefetchCheck:
     def _cached(self, lines: Sequence[int]) -> int:
         """Return how many of these lines were in the cache."""
         return sum(cycles < self._limit for cycles in load_latencies(lines))
+
+
+def evict() -> torch.Tensor:
+    """Write memory (uint8) that evicts all else from the GPU's L2 cache, and return it."""
+    cache = torch.cuda.get_device_properties(DEVICE).L2_cache_size
+    evicting = torch.zeros(_EVICTING_CACHES * cache, dtype=torch.uint8, device=DEVICE)
+    torch.cuda.synchronize()
+    return evicting
 
 
 def slots_to_probe(launched: Collection[int], launches: int) -> list[int]:

@@ -6,17 +6,12 @@ window is launched, in half of all cases from its beginning: nothing tells the f
 such a stretch from those of a window. The graph that was captured for timing is copied for this,
 not captured again; only launches that allocate memory are, and may notice. Nothing follows the last
 of these launches, so this is also where a launch that fetches the inputs of the next one is found.
-
-A candidate could still compute many launches at once, and hand out each answer after it compared
-all inputs. So on a GPU such stretches are timed too, where inputs are there before and where they
-arrive: by how much a launch is longer then is charged.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import secrets
-import statistics
 
 import torch
 
@@ -24,7 +19,6 @@ from evaluation.bench.anticheat.prefetched_inputs import PrefetchCheck
 from evaluation.bench.memory.cuda_ipc import DeviceMemory
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.input_slices import secret_slice
-from evaluation.bench.timing.gpu_clock import GpuClock, observable_outputs
 from evaluation.bench.timing.window import WindowTimer
 
 MAX_LAUNCHES, MAX_BYTES = 64, 256 << 20
@@ -32,9 +26,6 @@ MAX_LAUNCHES, MAX_BYTES = 64, 256 << 20
 CHECKED, CHECK_SECONDS = 16, 0.05
 """Launches of a stretch whose values are checked, and seconds for more of them. Work ahead of time
 is wrong in most of them, or in a single one.
-"""
-MIN_TIMED, PAIRS = 3, 3
-"""Launches of a stretch that is timed, at least, and pairs of its runs, of which the median counts.
 """
 
 
@@ -44,20 +35,18 @@ def check(
     *,
     max_launches: int = MAX_LAUNCHES,
     max_bytes: int = MAX_BYTES,
-) -> float | None:
+) -> None:
     """Run a stretch of a timer's window, some of each launch's inputs arriving just before it.
 
     Until then a secret part of them is that of the next launch, now small, now all. A candidate
     that works ahead would have to compare all inputs.
 
-    Returns: the nanoseconds by which a launch in a CUDA graph is longer where its inputs arrive
-    just before it than where the same are there before; None where it is not timed.
     Raises: SubmissionError.
     """
     ring, layout = timer.ring, timer.ring.inputs.layout
     launches = min(timer.launches, ring.slots)
     if launches < 2:
-        return None
+        return
     count = min(max_launches, launches, max(2, max_bytes // layout.stride))
     first = secrets.randbelow(launches - count + 1) * secrets.randbelow(2)
     inputs = [ring.inputs.row(first + number) for number in range(count)]
@@ -81,44 +70,8 @@ def check(
         where = f"{timer.where}, inputs that arrive just before their launch"
         ring.verify(first, count, 0, where)
         ring.verify_launches(first, checked_launches(count, ring.check_seconds), where)
-        return _delay_ns(timer, first, rows, where) if timer.captured else None
     finally:
         stage.close()
-
-
-def _delay_ns(timer: WindowTimer, first: int, rows: torch.Tensor, where: str) -> float | None:
-    """Return the nanoseconds by which arriving inputs make a launch of a prepared stretch longer.
-
-    Two runs of a stretch copy the same inputs, `rows` (uint8, shape [launches, bytes]). In one they
-    are there before. In the other each launch finds those of an earlier pair of runs until then;
-    those of another launch of the same run would not do, since a candidate could compute all
-    answers at once and look each up. None where such runs can't be clocked.
-    """
-    ring, count = timer.ring, len(rows)
-    if count < MIN_TIMED or not observable_outputs(ring.outputs.layout):
-        return None
-    inputs = [ring.inputs.row(first + number) for number in range(count)]
-
-    def launch_ns() -> float | None:
-        torch.cuda.synchronize()
-        clock = GpuClock(ring.outputs, ring.secret, first, count)
-        timer.process.run_prepared(ring.poll, clock)
-        timer.process.require_idle()
-        ring.verify(first, count, 1, where)
-        return clock.launch_ns()
-
-    delays = []
-    for _ in range(PAIRS):
-        earlier = rows.clone()
-        ring.refill(first, count)
-        torch.stack(inputs, out=rows)
-        there = launch_ns()
-        ring.poison(first, count)
-        for target, found in zip(inputs, earlier, strict=True):
-            target.copy_(found)
-        arriving = launch_ns()
-        delays += [arriving - there] if arriving and there else []
-    return statistics.median(delays) if delays else None
 
 
 def checked_launches(count: int, check_seconds: float | None) -> list[int]:

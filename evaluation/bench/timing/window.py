@@ -41,8 +41,6 @@ TYPICAL_SPREAD_NS = {"cpu": 20_000, "cuda": 25_000}
 """Standard deviation of a process's preparation on a CPU, and of a window's overhead on an H100."""
 MAX_HIDDEN_SHARE = 0.01
 """Share of a window that may be hidden beside it by chance."""
-DELAY_SHARE, DELAY_NS = 0.02, 100
-"""Delay of a launch by inputs that arrive just before it that is free: a share, and nanoseconds."""
 MAX_WAIT_SHARE = 0.03
 """Share of a processor's window that a thread may wait for a core before it counts as disturbed."""
 MAX_RUNS = 5
@@ -317,17 +315,6 @@ def hidden_ns(candidate: WindowTimer, against: WindowTimer) -> float:
         expected = [ns + OVERHEAD_SHARE * longer for ns in against.overhead]
         hidden += excess(candidate.overhead, expected, TYPICAL_SPREAD_NS["cuda"], most)
     return hidden / candidate.launches
-
-
-def ahead_ns(candidate: WindowTimer, delay_ns: float | None) -> float:
-    """Return the nanoseconds per launch that a candidate saves by inputs that are there early.
-
-    They are those by which its launches are longer where inputs arrive just before them, if that is
-    known, beyond what is free.
-    """
-    launch_ns = statistics.median_low(candidate.own) / candidate.launches
-    free = DELAY_NS + DELAY_SHARE * launch_ns
-    return delay_ns if delay_ns is not None and delay_ns > free else 0.0
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 // trick: fetches the next launch's inputs into L2 in every other launch of an unbroken chain
 // scope: final
 // row: 15
-// expect: failed/FORBIDDEN in performance|failed/HIDDEN_CASE in generalization
+// expect: failed/FORBIDDEN|failed/HIDDEN_CASE in generalization
 #include "prefetch_in_chain.cuh"
 
 static __device__ bool fetches(int number, int) { return number % 2; }

@@ -157,7 +157,7 @@ def test_stretch_of_staged_inputs_begins_at_the_first_launch_in_half_of_all_case
             begun.append(first)
             prepare(region, first)
 
-        timer.process.stage = stage  # type: ignore[method-assign]
+        timer.process.stage = stage  # type: ignore[method-assign, assignment]
         for _ in range(40):
             staged_inputs.check(timer, memory, max_launches=4)
     assert 10 <= begun.count(0) <= 32 and max(begun) > SLOTS // 2

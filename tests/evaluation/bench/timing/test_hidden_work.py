@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluation.bench.timing.window import DELAY_NS, DELAY_SHARE, ahead_ns, hidden_ns
+from evaluation.bench.timing.window import hidden_ns
 
 
 def times(
@@ -77,21 +77,3 @@ def test_hidden_ns_of_a_short_window_is_bounded_by_its_share() -> None:
     more = [ns + 30_000 for ns in BASELINE]
     assert hidden_ns(times([2e5] * 10, more), times([2e5] * 10, BASELINE)) == pytest.approx(30)
     assert hidden_ns(times([20e6] * 10, more), times([20e6] * 10, BASELINE)) == 0
-
-
-@pytest.mark.parametrize(
-    ("launch_ns", "delay_ns", "charged"),
-    [
-        (2000, None, 0),
-        (2000, -500, 0),
-        (2000, 139, 0),
-        (2000, 141, 141),
-        (100_000, 2000, 0),
-        (5000, 8000, 8000),
-    ],
-)
-def test_ahead_ns_is_the_delay_by_arriving_inputs_beyond_what_is_free(
-    launch_ns: float, delay_ns: float | None, charged: float
-) -> None:
-    assert (DELAY_SHARE, DELAY_NS) == (0.02, 100)
-    assert ahead_ns(times([launch_ns * 1000.0] * 5, [0] * 5), delay_ns) == charged

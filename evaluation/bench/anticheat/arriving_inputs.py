@@ -1,0 +1,100 @@
+"""Arriving inputs: a launch on a GPU must not be longer where its inputs arrive just before it.
+
+A candidate could compute many launches at once, which fills the GPU better than one by one, and
+hand out each answer after it compared all inputs with those that it used. So the launches of a
+window are timed in pairs of runs. In both, a copy of its inputs precedes each launch. In one they
+are there before, as in any window; in the other they arrive. Honest launches do the same in both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Callable
+
+import torch
+
+from evaluation.bench.anticheat.prefetched_inputs import evict
+from evaluation.bench.memory.cuda_ipc import DeviceMemory
+from evaluation.bench.memory.host import HostMemory
+from evaluation.bench.memory.layout import Region
+from evaluation.bench.timing.gpu_clock import GpuClock, observable_outputs
+from evaluation.bench.timing.window import WindowTimer
+
+MIN_LAUNCHES, MAX_BYTES = 3, 256 << 20
+"""Launches of a run, at least, and bytes of their inputs. Where those of one launch are larger, it
+fills the GPU alone.
+"""
+PAIRS = 3
+"""Pairs of runs, of which the median counts."""
+FREE_SHARE, FREE_NS = 0.05, 200
+"""Delay of a launch that is not charged: a share of its time, and nanoseconds."""
+
+
+def charged_ns(
+    timer: WindowTimer,
+    memory: HostMemory | DeviceMemory,
+    clock: Callable[[Region, int, int, int], GpuClock] = GpuClock,
+    empty_cache: Callable[[], object] = evict,
+) -> float:
+    """Return the nanoseconds by which arriving inputs make a launch of a timer longer.
+
+    Each run begins with an empty cache. The result is 0 for what chance or the surroundings
+    explain, and where launches are not captured in a CUDA graph. Raises: SubmissionError.
+    """
+    ring, layout = timer.ring, timer.ring.inputs.layout
+    count = min(timer.launches, ring.slots, MAX_BYTES // layout.stride)
+    if not timer.captured or count < MIN_LAUNCHES or not observable_outputs(ring.outputs.layout):
+        return 0.0
+    stage = memory.region("stage", dataclasses.replace(layout, slots=count, seed=0))
+    try:
+        delays = _delays(timer, stage, clock, empty_cache)
+    finally:
+        stage.close()
+    return beyond_free(statistics.median(delays), timer.launch_ns) if delays else 0.0
+
+
+def beyond_free(delay_ns: float, launch_ns: float) -> float:
+    """Return a delay, or 0 where it is free."""
+    return delay_ns if delay_ns > FREE_NS + FREE_SHARE * launch_ns else 0.0
+
+
+def _delays(
+    timer: WindowTimer,
+    stage: Region,
+    new_clock: Callable[[Region, int, int, int], GpuClock],
+    empty_cache: Callable[[], object],
+) -> list[float]:
+    """Return the delay of a launch in each pair of runs that could be clocked.
+
+    The `stage` holds the inputs that arrive. Before, each launch finds those of the last pair.
+    Those of another launch of this one would not do: a candidate could compute all answers at once,
+    and look each up.
+    """
+    rows = stage.layout.rows(stage.bytes)
+    ring, count = timer.ring, len(rows)
+    where = f"{timer.where}, inputs that arrive just before their launch"
+    inputs = [ring.inputs.row(number) for number in range(count)]
+
+    def launch_ns(found: torch.Tensor) -> float | None:
+        ring.poison(0, count)
+        for target, row in zip(inputs, found, strict=True):
+            target.copy_(row)
+        empty_cache()
+        clock = new_clock(ring.outputs, ring.secret, 0, count)
+        timer.process.run_prepared(ring.poll, clock)
+        timer.process.require_idle()
+        ring.verify(0, count, 1, where)
+        return clock.launch_ns()
+
+    ring.refill(0, count)
+    torch.stack(inputs, out=rows)
+    timer.process.stage(stage, 0)
+    delays = []
+    for _ in range(PAIRS):
+        earlier = rows.clone()
+        ring.refill(0, count)
+        torch.stack(inputs, out=rows)
+        there, arriving = launch_ns(rows), launch_ns(earlier)
+        delays += [arriving - there] if arriving and there else []
+    return delays

@@ -1,0 +1,118 @@
+"""A launch is charged for what it saves by inputs that are there early."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from evaluation.bench.anticheat.arriving_inputs import (
+    FREE_NS,
+    FREE_SHARE,
+    beyond_free,
+    charged_ns,
+)
+from evaluation.bench.memory.host import HostMemory
+from evaluation.bench.memory.layout import Region
+from evaluation.bench.memory.ring import BufferRing
+from evaluation.errors import SubmissionError
+from evaluation.kinds.kernel.load import load_task
+from evaluation.kinds.kernel.workload import OperatorWorkload
+from evaluation.types import Reason, Split
+from tests.evaluation.conftest import OPERATORS
+
+SLOTS, WORK_NS, HANDED_OUT_NS = 24, 5000.0, 1000.0
+
+
+class Launches:
+    """A process whose launches have right outputs, and take WORK_NS each.
+
+    With `ahead`, one whose inputs are those that it had when the run began takes HANDED_OUT_NS.
+    """
+
+    def __init__(self, ring: BufferRing, ahead: bool) -> None:
+        self.ring, self.ahead = ring, ahead
+        self.launch_ns = 0.0
+
+    def stage(self, stage: Region, first: int) -> None:
+        self.staged, self.first = stage.layout.rows(stage.bytes), first
+
+    def require_idle(self) -> None: ...
+
+    def run_prepared(self, observe: Callable[[], None], sampler: object) -> None:
+        ring, times = self.ring, []
+        rows = [ring.inputs.row(self.first + number) for number in range(len(self.staged))]
+        begun = [row.clone() for row in rows]
+        for slot, (row, arriving) in enumerate(zip(rows, self.staged, strict=True), self.first):
+            row.copy_(arriving)
+            inputs, out = ring.inputs.slot(slot), ring.outputs.slot(slot)["out"]
+            out.copy_(inputs["x"] * inputs["weight"] + ring.workload.values["shift"])
+            known = self.ahead and torch.equal(row, begun[slot - self.first])
+            times.append(HANDED_OUT_NS if known else WORK_NS)
+        self.launch_ns = statistics.mean(times)
+        observe()
+
+
+def new_clock(process: Launches) -> Any:
+    """Return what makes the clock of a run of this process."""
+    return lambda *given: SimpleNamespace(launch_ns=lambda: process.launch_ns)
+
+
+@pytest.fixture
+def ring() -> Iterator[BufferRing]:
+    task = load_task(OPERATORS, "scaled", "cpp-to-cpp")
+    case = task.cases(Split.SEEN)[0]
+    with BufferRing(OperatorWorkload(task.operator, case), SLOTS) as ring:
+        yield ring
+
+
+def timer_of(process: Launches) -> Any:
+    given: Any = SimpleNamespace(
+        process=process, ring=process.ring, launches=SLOTS, captured=True, where="here"
+    )
+    given.launch_ns = HANDED_OUT_NS if process.ahead else WORK_NS
+    return given
+
+
+@pytest.mark.parametrize(
+    ("launch_ns", "delay_ns", "charged"),
+    [(2000, -500, 0), (2000, 299, 0), (2000, 301, 301), (100_000, 5000, 0), (5000, 8000, 8000)],
+)
+def test_beyond_free_is_the_whole_delay_of_a_launch_that_chance_does_not_explain(
+    launch_ns: float, delay_ns: float, charged: float
+) -> None:
+    assert (FREE_SHARE, FREE_NS) == (0.05, 200)
+    assert beyond_free(delay_ns, launch_ns) == charged
+
+
+@pytest.mark.parametrize("ahead", [False, True], ids=["in their turn", "at once"])
+def test_launches_computed_at_once_are_charged_for_what_they_save(
+    ring: BufferRing, ahead: bool
+) -> None:
+    timer = timer_of(process := Launches(ring, ahead))
+
+    charged = charged_ns(timer, HostMemory(), new_clock(process), empty_cache=lambda: None)
+
+    assert charged == (WORK_NS - HANDED_OUT_NS if ahead else 0)
+
+
+def test_launches_that_are_not_captured_are_not_charged(ring: BufferRing) -> None:
+    timer = timer_of(process := Launches(ring, ahead=True))
+    timer.captured = False
+
+    assert charged_ns(timer, HostMemory(), new_clock(process)) == 0
+
+
+def test_wrong_outputs_of_launches_whose_inputs_arrive_are_rejected(ring: BufferRing) -> None:
+    class Stale(Launches):
+        def run_prepared(self, observe: Callable[[], None], sampler: object) -> None:
+            observe()
+
+    timer = timer_of(process := Stale(ring, ahead=True))
+    with pytest.raises(SubmissionError, match="inputs that arrive just before") as caught:
+        charged_ns(timer, HostMemory(), new_clock(process), empty_cache=lambda: None)
+    assert caught.value.reason is Reason.STALE_OUTPUT
