@@ -13,6 +13,7 @@ import torch
 from evaluation.bench.anticheat.arriving_inputs import (
     FREE_NS,
     FREE_SHARE,
+    MIN_LAUNCHES,
     beyond_free,
     charged_ns,
 )
@@ -25,7 +26,7 @@ from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.types import Reason, Split
 from tests.evaluation.conftest import OPERATORS
 
-SLOTS, WORK_NS, HANDED_OUT_NS = 24, 5000.0, 1000.0
+SLOTS, WORK_NS, HANDED_OUT_NS = 40, 5000.0, 1000.0
 
 
 class Launches:
@@ -79,14 +80,22 @@ def timer_of(process: Launches) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("launch_ns", "delay_ns", "charged"),
-    [(2000, -500, 0), (2000, 299, 0), (2000, 301, 301), (100_000, 5000, 0), (5000, 8000, 8000)],
+    ("launch_ns", "launches", "delay_ns", "charged"),
+    [
+        (2000, 1000, -500, 0),
+        (2000, 1000, 39, 0),
+        (2000, 1000, 41, 41),
+        (2000, 100, 219, 0),
+        (2000, 100, 221, 221),
+        (100_000, 1000, 1019, 0),
+        (5000, 500, 8000, 8000),
+    ],
 )
 def test_beyond_free_is_the_whole_delay_of_a_launch_that_chance_does_not_explain(
-    launch_ns: float, delay_ns: float, charged: float
+    launch_ns: float, launches: int, delay_ns: float, charged: float
 ) -> None:
-    assert (FREE_SHARE, FREE_NS) == (0.05, 200)
-    assert beyond_free(delay_ns, launch_ns) == charged
+    assert (FREE_SHARE, FREE_NS) == (0.01, 20_000)
+    assert beyond_free(delay_ns, launch_ns, launches) == charged
 
 
 @pytest.mark.parametrize("ahead", [False, True], ids=["in their turn", "at once"])
@@ -100,9 +109,12 @@ def test_launches_computed_at_once_are_charged_for_what_they_save(
     assert charged == (WORK_NS - HANDED_OUT_NS if ahead else 0)
 
 
-def test_launches_that_are_not_captured_are_not_charged(ring: BufferRing) -> None:
+@pytest.mark.parametrize("given", [{"captured": False}, {"launches": MIN_LAUNCHES - 1}])
+def test_launches_that_are_not_captured_or_few_are_not_charged(
+    ring: BufferRing, given: dict[str, Any]
+) -> None:
     timer = timer_of(process := Launches(ring, ahead=True))
-    timer.captured = False
+    vars(timer).update(given)
 
     assert charged_ns(timer, HostMemory(), new_clock(process)) == 0
 
