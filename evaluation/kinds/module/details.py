@@ -21,6 +21,9 @@ class Timing:
     blocks: int
     spread: float = 0.0
     """Standard deviation of the blocks' log ratios."""
+    memory_bytes: int | None = None
+    """Most GPU memory of the candidate's process; None where it was not measured."""
+    baseline_memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -395,6 +395,8 @@ def _measurements(
             warm_us=None,
             blocks=timing.blocks,
             noisy=half_width(timing.speedup) > NOISY,
+            memory_bytes=timing.memory_bytes,
+            baseline_memory_bytes=timing.baseline_memory_bytes,
         )
         for phase, regimes in found.items()
         for regime, timing in regimes.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 import statistics
 import time
@@ -98,6 +99,8 @@ class ModelWindows:
             ModelWindows(session, mode, phase, memory, Regime.EAGER)  # stores the outputs
         self.bind()
         self.window()
+        self.memory_bytes = self.process.peak_gpu_bytes
+        """Most GPU memory of the process so far in this phase, weights included; no graph yet."""
         if regime is Regime.GRAPH:
             self.capture()
         if regime is not Regime.EAGER:
@@ -326,7 +329,11 @@ def measure(candidate: ModelWindows, baseline: ModelWindows, plan: Plan) -> Timi
         allowed = MAX_PREFILL_RATIO * statistics.median(baseline.prefills)
         hidden = max(0.0, statistics.median(candidate.prefills) - allowed)
         blocks = [Block(block.candidate + hidden, block.baseline) for block in blocks]
-    return timing_of(blocks, plan)
+    return dataclasses.replace(
+        timing_of(blocks, plan),
+        memory_bytes=candidate.memory_bytes,
+        baseline_memory_bytes=baseline.memory_bytes,
+    )
 
 
 def alone_ns(baseline: ModelWindows, count: int) -> list[float]:

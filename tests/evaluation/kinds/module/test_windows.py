@@ -39,6 +39,7 @@ class Process:
     """A process in which each launch takes a millisecond, and a window half of one more."""
 
     refusal = ""
+    peak_gpu_bytes = 3 << 30
 
     def __init__(self, captures: bool = True) -> None:
         self.captures = captures
@@ -98,6 +99,7 @@ def test_time_of_handing_over_a_gpu_is_left_out(
             start=lambda launches: None,
             window=lambda: nanoseconds,
             overhead=lambda: 2000.0,
+            memory_bytes=None,
         )
 
     timing = windows.measure(side(4000.0), side(6000.0), windows.PLANS[CPU])
@@ -134,6 +136,22 @@ def test_window_has_as_many_launches_as_take_the_planned_time(
         assert process.captured == [1, launches]
     assert processes[0].ran[-2:] == [launches] * 2
     assert timing.candidate_us == pytest.approx(1000)  # without half a millisecond of each window
+
+
+def test_timing_has_the_memory_of_both_models_before_a_capture() -> None:
+    class Growing(Process):
+        def capture(self, first: int, count: int) -> bool:
+            self.peak_gpu_bytes = 9 << 30
+            return super().capture(first, count)
+
+    candidate, baseline = Growing(), Growing()
+    baseline.peak_gpu_bytes = 2 << 30
+    pair = (model_windows(Regime.GRAPH, 4, process) for process in (candidate, baseline))
+
+    timing = windows.measure(*pair, dataclasses.replace(windows.PLANS[GPU], max_blocks=1))
+
+    assert candidate.peak_gpu_bytes == baseline.peak_gpu_bytes == 9 << 30
+    assert (timing.memory_bytes, timing.baseline_memory_bytes) == (3 << 30, 2 << 30)
 
 
 def test_window_runs_each_launch_on_inputs_of_its_own() -> None:
