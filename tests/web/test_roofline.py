@@ -104,3 +104,17 @@ def test_roofline_of_a_task_takes_three_queries_for_all_devices(
     best_kernels(task.pk)
     with django_assert_num_queries(3):  # the version of the standings, verdicts, cases
         assert len(best_kernels(task.pk)) == 2
+
+
+def test_records_of_a_task_are_steps_whose_points_open_their_code(client, world):
+    first = world.passed("rms_norm/cpp-to-cpp", "scripted", 1.5, rounds=1)
+    page = client.get("/tasks/rms_norm/cpp-to-cpp/").content.decode()
+    assert "roofline records" not in page, "one record is no history"
+    second = world.passed("rms_norm/cpp-to-cpp", "tuner", 2.1, rounds=3)
+    page = client.get("/tasks/rms_norm/cpp-to-cpp/").content.decode()
+    drawn = page.partition('class="roofline records"')[2].partition("</svg>")[0]
+    assert re.findall(r'<a href="([^"]*)"><circle', drawn) == [
+        f"/runs/{first.pk}/rounds/1/",
+        f"/runs/{second.pk}/rounds/3/",
+    ]
+    assert "1.78× by Tuner on" in drawn and drawn.count("<path") == 1

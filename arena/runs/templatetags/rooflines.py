@@ -1,17 +1,22 @@
-"""Template tag that draws a roofline as SVG, with logarithmic axes."""
+"""Template tags that draw on logarithmic axes as SVG: a roofline, and records over time."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from django import template
+from django.urls import reverse
+from django.utils.formats import date_format
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from arena.catalog.templatetags.figures import figure, peak_name, peak_unit, share, times
 from arena.runs.display.roofline import Ceiling, Point, Roofline
+from arena.runs.models import Run
 
 register = template.Library()
 
@@ -28,6 +33,10 @@ CLOSE = 12.0
 """Distance below which two rates share one label."""
 EDGE, HALF_LABEL = 14.0, 48.0
 """Room for half the label of a tick, and of a bandwidth along the axis."""
+
+
+STEPS_HEIGHT, STEPS_BOTTOM, AFTER = 150, 126.0, 30.0
+"""Height of the drawing of records, lower end of its plot, and length of the last step."""
 
 
 @dataclass(frozen=True)
@@ -216,3 +225,96 @@ def _case(point: Point, at: float, y: Axis) -> SafeString:
         at, begin, end, arrow,
         at, end, RADIUS, at, begin, RING,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Step:
+    """A record: its run, when it was set, and its held-out speedup."""
+
+    run: Run
+    at: datetime
+    speedup: float
+
+
+@register.simple_tag
+def records_svg(records: Sequence[Any]) -> SafeString:
+    """Draw the held-out speedup of records over time, a step line for each device.
+
+    A point leads to the code of its record. Records come newest first, as pages list them.
+    """
+    steps = [
+        Step(run, run.ended_at, run.unseen_speedup)
+        for run in (record.run for record in reversed(records))
+        if run.ended_at and run.unseen_speedup
+    ]
+    if len(steps) < 2:
+        return SafeString("")
+    best = max(step.speedup for step in steps)
+    y = Axis(min(1.0, *(step.speedup for step in steps)) / 1.05, best * 1.15, STEPS_BOTTOM, TOP)
+    first, last = min(step.at for step in steps), max(step.at for step in steps)
+    span = (last - first).total_seconds() or 1.0
+
+    def x(at: datetime) -> float:
+        share = (at - first).total_seconds() / span
+        return round(LEFT + share * (RIGHT - AFTER - LEFT), 1)
+
+    by_device: dict[str, list[Step]] = {}
+    for step in steps:
+        by_device.setdefault(step.run.hardware.name, []).append(step)
+    parts = [
+        *(_level(value, y) for value in sorted({1.0, best})),
+        *(_date(x(at), at, anchor) for at, anchor in ((first, "start"), (last, "end"))),
+        *(
+            _steps_of(device, [(each, x(each.at), y.at(each.speedup)) for each in held], number)
+            for number, (device, held) in enumerate(by_device.items())
+        ),
+    ]
+    return format_html(
+        '<svg class="roofline records" viewBox="0 0 {} {}" role="group" aria-label="{}">{}</svg>',
+        WIDTH, STEPS_HEIGHT, "Records over time; the table has the same numbers",
+        format_html_join("", "{}", ((part,) for part in parts)),
+    )  # fmt: skip
+
+
+def _level(value: float, y: Axis) -> SafeString:
+    return format_html(
+        '<line class="tick" x1="{}" x2="{}" y1="{}" y2="{}"/>'
+        '<text class="at" x="{}" y="{}" text-anchor="end">{}</text>',
+        LEFT, RIGHT, y.at(value), y.at(value), LEFT - 4, y.at(value) + 3, times(value),
+    )  # fmt: skip
+
+
+def _date(x: float, at: datetime, anchor: str) -> SafeString:
+    return format_html(
+        '<text class="at" x="{}" y="{}" text-anchor="{}">{}</text>',
+        x, STEPS_HEIGHT - 8, anchor, date_format(at, "M j, H:i"),
+    )  # fmt: skip
+
+
+def _steps_of(device: str, steps: Sequence[tuple[Step, float, float]], number: int) -> SafeString:
+    """Return the step line of one device, with its name and a point for each record."""
+    path = "".join(
+        f"{'H' if place else 'M'}{x}{'V' if place else ','}{y}"
+        for place, (_, x, y) in enumerate(steps)
+    )
+    points = (
+        (_code_of(step.run), x, y, f"{times(step.speedup)} by {step.run.agent.title} on {device}")
+        for step, x, y in steps
+    )
+    return format_html(
+        '<g class="series-{}"><path d="{}H{}"/>{}<text class="of" x="{}" y="{}" '
+        'text-anchor="end">{}</text></g>',
+        number % 3, path, RIGHT,
+        format_html_join(
+            "",
+            '<a href="{}"><circle cx="{}" cy="{}" r="3.5"/><title>{}</title></a>',
+            points,
+        ),
+        RIGHT, steps[-1][2] - 6, device,
+    )  # fmt: skip
+
+
+def _code_of(run: Run) -> str:
+    if run.final is None:
+        return reverse("run", args=[run.pk])
+    return reverse("round", args=[run.pk, run.final.round])
