@@ -20,12 +20,11 @@ from arena.pages import (
     operation,
     production,
     published_verdict,
-    scans,
     sharing,
     sign_up,
     tasks,
 )
-from arena.pages.leaderboard import analysis, board, claims, kernels, statistics
+from arena.pages.leaderboard import analysis, board, claims, kernels, scans, statistics
 from arena.pages.runs import compare, experiments, live, run, runs, start, submit
 from arena.pages.runs.round import file, one_round
 
