@@ -34,6 +34,13 @@ SPECS = (
         model="gpt-5.6",
         provider="openai",
     ),
+    Spec(
+        slug="mini-swe-agent-local",
+        title=f"{TITLE}, local model",
+        description="A small Python agent that has only a shell, with a model of this machine.",
+        model="qwen3-coder",
+        provider="local",
+    ),
 )
 
 FOLDER = ".mini-swe-agent"
