@@ -187,13 +187,20 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
 ]
 
-CACHES = {
+SHARED_COUNTERS = os.environ.get("ARENA_SHARED_COUNTERS") == "1"
+"""Whether several web servers share the counters of logins and requests, in the queue's server."""
+CACHES: dict[str, dict[str, Any]] = {
     "default": {
-        # Counters of logins and requests, in the memory of the single web server.
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
         "OPTIONS": {"MAX_ENTRIES": 100_000},  # invented names must not evict counters
     }
 }
+if SHARED_COUNTERS:
+    CACHES["default"] = {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+        "KEY_PREFIX": "arena",
+    }
 
 STATIC_URL = f"{PREFIX}/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]

@@ -22,7 +22,7 @@ print(json.dumps({
 """
 OURS = (
     "ARENA_HOME", "SECRET_KEY", "REDIS_URL", "DATABASE_URL", "DEBUG", "ALLOWED_HOSTS",
-    "CSRF_TRUSTED_ORIGINS", "SECURE_PROXY_SSL_HEADER",
+    "CSRF_TRUSTED_ORIGINS", "SECURE_PROXY_SSL_HEADER", "ARENA_SHARED_COUNTERS",
 )  # fmt: skip
 
 
@@ -106,3 +106,22 @@ def test_command_without_database_prints_one_line(repository: Path, tmp_path: Pa
     )
     assert done.returncode == 1 and done.stderr.count("\n") == 1
     assert "no arena has run here yet; begin with `make arena`" in done.stderr
+
+
+COUNT = """
+import os, django
+os.environ["DJANGO_SETTINGS_MODULE"] = "arena.settings"
+django.setup()
+from django.core.cache import cache
+cache.add("attempts of a test", 0, 60)
+print(cache.incr("attempts of a test"))
+"""
+
+
+def test_shared_counters_of_several_web_servers_count_the_attempts_of_all(
+    repository, tmp_path, valkey
+):
+    shared = {"ARENA_HOME": tmp_path, "REDIS_URL": valkey, "ARENA_SHARED_COUNTERS": 1}
+    assert [settings_of(begin(repository, COUNT, **shared)) for _ in range(2)] == [1, 2]
+    alone = {**shared, "ARENA_SHARED_COUNTERS": 0}
+    assert [settings_of(begin(repository, COUNT, **alone)) for _ in range(2)] == [1, 1]

@@ -9,17 +9,24 @@ from django.db.models.functions import Now
 from arena import queue
 from arena.catalog.models import EXTERNAL, Hardware, Worker
 from arena.leases import LEASE, SILENT
-from arena.runs.models import Evaluation, Run
+from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.services.continuation import interrupt_run
 from arena.runs.services.evaluations import break_evaluation
 from arena.runs.services.external import reap_external_runs
 from arena.runs.services.runs import end_run
-from arena.runs.states import EvaluationStatus, Fault, RunStatus
+from arena.runs.states import (
+    EVALUATION_WAITING,
+    RUN_ACTIVE,
+    EvaluationStatus,
+    Fault,
+    RunStatus,
+    Scope,
+)
 
 
 def reap() -> int:
     """End abandoned work and send lost messages again; return the number of both."""
-    return _end_abandoned(LEASE) + reap_external_runs() + _send_again()
+    return _end_abandoned(LEASE) + reap_external_runs() + _end_orphans() + _send_again()
 
 
 def take_over() -> int:
@@ -41,6 +48,17 @@ def _end_abandoned(lease: timedelta) -> int:
     )
     running = Run.objects.filter(status=RunStatus.RUNNING).exclude(agent__adapter=EXTERNAL)
     return ended + running.reap(end, lease)
+
+
+def _end_orphans() -> int:
+    """End evaluations that wait for a run that has ended: one was held when the run did."""
+    ended = Submission.objects.exclude(run__status__in=RUN_ACTIVE)
+    waiting = Evaluation.objects.filter(status__in=EVALUATION_WAITING, submission__in=ended)
+    return waiting.exclude(scope=Scope.REJUDGE).update(
+        status=EvaluationStatus.BROKEN,
+        message="The run ended before this was judged.",
+        ended_at=Now(),
+    )
 
 
 def _send_again() -> int:

@@ -139,3 +139,15 @@ def test_the_message_of_a_built_evaluation_goes_to_its_hardware(
     with django_capture_on_commit_callbacks(execute=True):
         assert services.reap() == 1
     assert messages_in(hardware.queue) == [("measure", (evaluation.pk,))]
+
+
+def test_an_evaluation_that_waits_for_an_ended_run_ends(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    orphan = ask_for_verdict(run, "round")
+    services.finish_run(run.pk, LEASE, "failed", "Its agent gave up.", "candidate")
+    Evaluation.objects.filter(pk=orphan.pk).update(status="queued", ended_at=None)
+    assert services.reap() == 1
+    assert services.reap() == 0
+    orphan.refresh_from_db()
+    assert orphan.status == "broken" and orphan.ended_at
