@@ -6,6 +6,7 @@ import pytest
 from django.db.models import F
 
 from arena.leaderboard.side_by_side import MAX_ROWS, courses
+from arena.runs.models import Run
 
 pytestmark = pytest.mark.django_db
 TASK = "rms_norm/cpp-to-cpp"
@@ -60,3 +61,18 @@ def test_page_links_each_turn_and_keeps_the_alignment_in_its_link(client, runs):
 def test_long_trace_is_cut_to_its_newest_part_with_a_note(client, world, runs):
     long = world.long(TASK, "scripted", 8_000)
     assert courses([runs[0], long], "round").cut == [long]
+
+
+def test_empty_comparison_offers_the_newest_judged_runs(client, runs, world):
+    private = world.passed(TASK, "tuner", 2.0, rounds=1)
+    Run.objects.filter(pk=private.pk).update(visibility="owner")
+    page = client.get("/compare/").content.decode()
+    offered = [run.pk for run in runs if f'value="{run.pk}" form="compare"' in page]
+    assert len(offered) == 2 and private.pk not in page
+
+
+def test_progress_is_drawn_for_runs_of_one_task_alone(client, runs, world):
+    other = world.passed("softmax/cpp-to-cpp", "tuner", 1.8, rounds=2)
+    for second, drawn in ((runs[1], True), (other, False)):
+        page = client.get(f"/compare/?run={runs[0].pk}&run={second.pk}").content.decode()
+        assert ("Best so far by round" in page) is drawn

@@ -45,10 +45,15 @@ def compare(request: HttpRequest) -> HttpResponse:
         by = request.GET.get("by", "")
         context["courses"] = courses(chosen, by if by in ALIGNMENTS else ALIGNMENTS[0])
         context["alignments"] = ALIGNMENTS
-        if any(column.rounds for column in compared.columns):
+        of_one_task = len({run.task_version.task_id for run in chosen}) == 1
+        if of_one_task and any(column.rounds for column in compared.columns):
             context["chart"] = progress_chart(compared.columns)
         if len(others) == 1 and _operator_id(first.run) == _operator_id(others[0].run):
             context["changes"] = changes(first.files, others[0].files)
+    elif not chosen:
+        judged = visible.of_agents().filter(status__in=RUN_JUDGED).order_by("-ended_at")
+        context["offered"] = offered = list(judged[:MAX_OTHER_RUNS])
+        context["scale"] = Scale.over(offered, "unseen_low", "unseen_high")
     return render(request, "compare.html", context)
 
 
