@@ -6,6 +6,7 @@ imports it again.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -37,6 +38,34 @@ _LIBRARY = re.compile(r"[A-Za-z_]\w{0,99}\.[0-9a-f]{40}\.so")
 def requested(files: Mapping[str, str]) -> bool:
     """Return whether an implementation has an extension to build."""
     return any(REQUESTED_BY in text for text in files.values())
+
+
+def requests_cuda(files: Mapping[str, str]) -> bool:
+    """Return whether an extension has sources in CUDA, which only a machine with a GPU builds."""
+    calls = (
+        node
+        for text in files.values()
+        for node in ast.walk(_tree(text))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(REQUESTED_BY)
+    )
+    return any(_cuda_sources(call) for call in calls)
+
+
+def _tree(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError):  # the build says so
+        return ast.Module([], [])
+
+
+def _cuda_sources(call: ast.Call) -> bool:
+    """Return whether a call of `load_inline` names sources in CUDA: by name, or in third place."""
+    named = {keyword.arg: keyword.value for keyword in call.keywords}
+    given = named.get("cuda_sources", call.args[2] if len(call.args) > 2 else None)
+    if given is None:
+        return False
+    items = given.elts if isinstance(given, (ast.List, ast.Tuple)) else [given]
+    return not all(isinstance(item, ast.Constant) and not item.value for item in items)
 
 
 def key() -> str:

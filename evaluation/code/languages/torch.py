@@ -144,7 +144,11 @@ class Torch(Language):
         return "on a CPU Triton kernels run in the interpreter, for correctness only"
 
     def not_run(self, files: Mapping[str, str], kind: str) -> str:
-        return "" if kind == GPU else triton.not_interpreted(files)
+        if kind == GPU:
+            return ""
+        if extensions.requests_cuda(files):
+            return "its extension has CUDA sources, which are built and run on an NVIDIA GPU alone"
+        return triton.not_interpreted(files)
 
     def returns(self, files: Mapping[str, str], operator: Operator) -> bool:
         tree = static_analysis.Source("", files.get(f"{operator.name}{self.suffix}", "")).tree
@@ -166,7 +170,7 @@ class Torch(Language):
             raise BuildError(f"not valid Python: {output.text}", [output])
         for name, text in files.items():
             (folder / name).write_text(without_switches(name, text)[0], encoding="utf-8")
-        if not extensions.requested(files):
+        if not extensions.requested(files) or self.not_run(files, task.kind):
             return [output]
         source = folder / task.target_file
         call = extension_call(task.operator, task.checked_cases()[0])

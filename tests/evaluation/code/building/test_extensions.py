@@ -12,13 +12,16 @@ import pytest
 import torch
 
 from evaluation.code.building import extensions, native
+from evaluation.code.languages import languages
 from evaluation.errors import Broken, BuildError, SubmissionError
+from evaluation.judge.request import Request
 from evaluation.kinds.kernel.builds import Build, build
+from evaluation.kinds.kernel.judge import evaluate
 from evaluation.kinds.kernel.load import load_task
 from evaluation.sandboxed import build_torch
 from evaluation.sandboxed.kernels import loader
 from evaluation.tasks.spec import Task
-from evaluation.types import Argument, Reason
+from evaluation.types import Argument, Reason, Verdict
 from tests.conftest import skip_or_fail
 from tests.evaluation.conftest import OPERATORS
 
@@ -167,8 +170,43 @@ def test_folders_that_a_build_leaves_are_gone_however_deep(
 def test_cuda_is_refused_in_words_where_pytorch_was_not_built_for_it(
     task: Task, cache: Path
 ) -> None:
-    source = SOURCE.replace("[CPP],", '[CPP], "__global__ void f() {}",')
+    hidden = '[CPP], **{"cuda_" + "sources": "__global__ void f() {}"},'
+    source = SOURCE.replace("[CPP],", hidden)
     assert "need a PyTorch built for CUDA" in refused(source, task, cache).message
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['[CPP], "__global__ void f() {}",', "[CPP], cuda_sources=[CPP],", '[CPP], ["", KERNEL],'],
+)
+def test_cuda_extension_without_a_gpu_is_skipped_as_a_cuda_source_is(
+    arguments: str, task: Task, cache: Path
+) -> None:
+    source = SOURCE.replace("[CPP],", arguments)
+    assert source != SOURCE
+    report = evaluate(Request(task, {task.target_file: source}, cache, scope="round"))
+    compiled, correctness = report.gates[1], report.gates[2]
+    assert compiled.verdict is Verdict.PASSED, "its Python is checked"
+    assert (correctness.verdict, correctness.reason) == (Verdict.SKIPPED, Reason.NO_DEVICE)
+    assert "on an NVIDIA GPU alone" in correctness.message
+    assert report.verdict is Verdict.SKIPPED
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("load_inline('a', CPP)", False),
+        ("load_inline('a', CPP, '')", False),
+        ("load_inline('a', CPP, cuda_sources=[])", False),
+        ("cpp_extension.load_inline(name='a', cpp_sources='', cuda_sources=CUDA)", True),
+        ("def broken(", False),
+    ],
+)
+def test_cuda_sources_of_an_extension_are_seen_in_its_call(source: str, expected: bool) -> None:
+    assert extensions.requests_cuda({"a.py": source}) is expected
+    language = languages()["torch"]
+    assert bool(language.not_run({"a.py": source}, "cpu")) is expected
+    assert not language.not_run({"a.py": source}, "gpu")
 
 
 def test_a_missing_tool_is_the_machines_fault(
