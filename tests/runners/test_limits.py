@@ -70,3 +70,14 @@ def test_agent_below_the_limits_continues(house: House, code: str) -> None:
     row = house.ended(run := house.run(steps_that_run(code)))
     assert (row["status"], row["speedup"]) == ("passed", 1.4)
     assert house.events(run, "limit") == []
+
+
+def test_agent_that_holds_watches_of_files_is_judged_all_the_same(house: House) -> None:
+    code = "import ctypes\nprint([ctypes.CDLL(None).inotify_init1(0) > 0 for _ in range(16)])\n"
+    steps = [*steps_that_run(code), {"check": ""}]
+    row = house.ended(run := house.run(steps))
+    (opened, _) = house.events(run, "tool_result")
+    assert opened["body"]["output"].strip() == str([True] * 16), (
+        "an accepted limit: they are shared"
+    )
+    assert (row["status"], row["speedup"]) == ("passed", 1.4)
