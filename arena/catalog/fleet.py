@@ -15,6 +15,8 @@ from arena.catalog.workers import Worker
 FORGET = timedelta(days=1)
 """Time after which a silent worker is forgotten."""
 COMMAND_LINE = "the command line"
+CORES = "cores-"
+"""Beginning of the name of a CPU as a device."""
 
 
 def is_known(machine: str) -> bool:
@@ -52,15 +54,16 @@ def drain_problem(names: Collection[str]) -> str:
 def rival_of(name: str, pid: int) -> Worker | None:
     """Return the live worker that measures on the device of this one, as another process; or None.
 
-    A CPU is known by its machine, a GPU by its UUID, whatever its container calls the machine.
+    The cores are those of a machine, whatever the folders of its workers. A GPU is known by its
+    UUID, whatever its container calls the machine.
     """
-    live = Worker.objects.live().exclude(hardware=None)
-    same = live.filter(name=name).exclude(pid=pid)
-    queue_and_device = name.split("/")[1:]
-    if len(queue_and_device) == 2:
-        ending = "/".join(["", *queue_and_device])
-        same |= live.filter(name__endswith=ending).exclude(name=name)
-    found: Worker | None = same.first()
+    machine, queue, *device = name.split("/")
+    others = Worker.objects.live().exclude(hardware=None).exclude(name=name, pid=pid)
+    if device and not device[0].startswith(CORES):
+        others = others.filter(name__endswith=f"/{queue}/{device[0]}")
+    else:
+        others = others.filter(name__startswith=f"{machine}/{queue}")
+    found: Worker | None = others.first()
     return found
 
 

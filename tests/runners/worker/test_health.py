@@ -166,6 +166,7 @@ def test_forget_silent_keeps_drained_workers() -> None:
     ("device", "rival"),
     [
         ("", "{machine}/hw.test-cpu"),
+        ("cores-14ab", "{machine}/hw.test-cpu/cores-99"),
         ("GPU-aaaa-bbbb", "another-container/hw.test-cpu/GPU-aaaa"),
     ],
 )
@@ -184,3 +185,11 @@ def test_second_worker_of_one_device_takes_no_work_until_the_first_is_gone(
     assert Worker.objects.live().get().pid == os.getpid()
     assert worker.poll(duty, reap=lambda: 0) == ""
     assert first.pk in {each.pk for each in Worker.objects.all()}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_workers_of_two_machines_with_equal_folders_both_measure(hardware: Hardware) -> None:
+    other = "another-machine/hw.test-cpu/cores-14"
+    Worker.objects.create(name=other, queues=[hardware.queue], pid=1, hardware=hardware)
+    duty = worker.Duty((hardware.queue,), 1, hardware, ("cores-14ab",))
+    assert worker.poll(duty, reap=lambda: 0) == ""
