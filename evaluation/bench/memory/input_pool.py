@@ -30,13 +30,16 @@ class InputPool:
 
     def __init__(
         self,
-        sets: Sequence[Tensors],
+        sets: Sequence[dict[str, torch.Tensor]],
         generator: torch.Generator,
         ranges: Mapping[str, tuple[float, float]] | None = None,
         whole: Collection[str] = (),
         draw_sets: Callable[[int], Sequence[Tensors]] | None = None,
     ) -> None:
-        """Prepare a pool of `sets`; inputs that are drawn `whole` are those of `draw_sets`."""
+        """Prepare a pool of `sets`, which gives up their memory.
+
+        Inputs that are drawn `whole` are those of `draw_sets`.
+        """
         self._random, self._ranges, self._whole = generator, ranges or {}, frozenset(whole)
         self._draw_sets = draw_sets
         self._sets: Sequence[Tensors] = ()
@@ -45,8 +48,8 @@ class InputPool:
         self._values: dict[str, torch.Tensor] = {}
         self._gains: dict[str, torch.Tensor] = {}
         own = torch.Generator(generator.device).manual_seed(secrets.randbits(63))
-        for name in sets[0]:
-            values = self._values[name] = torch.cat([each[name].flatten() for each in sets])
+        for name in self._sizes:
+            values = self._values[name] = torch.cat([each.pop(name).flatten() for each in sets])
             if name in self._ranges or values.dtype.is_floating_point:
                 size = self._sizes[name]
                 count = max(MIN_GAINS, min(values.numel(), size + START_ALIGNMENT * MIN_GAINS))
@@ -61,7 +64,7 @@ class InputPool:
             span = max(1, high - low)
             return torch.randint(span, (count,), generator=generator, device=generator.device)
         gains = torch.rand(count, generator=generator, device=generator.device)
-        return gains if name in self._ranges else (gains + 0.5).to(dtype)
+        return gains if name in self._ranges else gains.add_(0.5).to(dtype)
 
     def begin(self, count: int) -> None:
         """Begin a refill of so many launches: draw the inputs that are drawn whole."""

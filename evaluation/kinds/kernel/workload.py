@@ -18,6 +18,10 @@ from evaluation.types import Argument, Case
 
 FAMILIES = ("nominal", "outliers", "nominal", "shifted")
 """Input families of the drawn sets, which are mixed so that all launches look alike."""
+MAX_POOL_BYTES = 8 << 30
+"""Drawn sets of a pool beyond the first two take no more: a problem's inputs can fill a tenth of a
+GPU, and a pool lies there twice while it is made.
+"""
 
 
 class OperatorWorkload:
@@ -49,9 +53,14 @@ class OperatorWorkload:
         reference = self.reference
         operator = reference.operator
         names = [argument.name for argument in operator.activations]
-        draws = [reference.draw(family) for family in FAMILIES]
+        families = families_of(sum(spec.bytes for spec in self.inputs))
+
+        def drawn(family: str) -> dict[str, torch.Tensor]:
+            draw = reference.draw(family)
+            return {name: draw[name] for name in names}
+
         return InputPool(
-            [{name: draw[name] for name in names} for draw in draws],
+            [drawn(family) for family in families],
             generator,
             ranges={
                 argument.name: bounds
@@ -69,6 +78,11 @@ class OperatorWorkload:
         for launch in range(len(next(iter(outputs.values())))):
             given, found = (_of_launch(launch, tensors) for tensors in (inputs, outputs))
             compare_launch(self.reference, {**given, **self.weights}, found, secret, where)
+
+
+def families_of(set_bytes: int) -> Sequence[str]:
+    """Return the families of a pool whose sets take so many bytes each."""
+    return FAMILIES[: max(2, MAX_POOL_BYTES // max(1, set_bytes))]
 
 
 def values_of(operator: Operator, case: Case) -> dict[str, Any]:

@@ -72,7 +72,10 @@ class TapedCall:
         sets = [self._drawn(call, generator) for call in self._calls for _ in range(SETS_OF_A_CALL)]
         choose = secrets.SystemRandom().choices
         return InputPool(
-            sets, generator, whole=self._whole, draw_sets=lambda count: choose(sets, k=count)
+            [dict(each) for each in sets],
+            generator,
+            whole=self._whole,
+            draw_sets=lambda count: choose(sets, k=count),
         )
 
     def check(self, inputs: Tensors, outputs: Tensors, secret: int, where: str) -> None:

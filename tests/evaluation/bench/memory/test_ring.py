@@ -16,7 +16,7 @@ from evaluation.bench.memory.ring import MAX_SLOTS, BufferRing, ring_slots
 from evaluation.bench.memory.workload import slot_bytes
 from evaluation.errors import SubmissionError
 from evaluation.kinds.kernel.load import load_operator
-from evaluation.kinds.kernel.workload import OperatorWorkload, values_of
+from evaluation.kinds.kernel.workload import OperatorWorkload, families_of, values_of
 from evaluation.tasks.defaults import bounds_of
 from evaluation.tasks.spec import Task
 from evaluation.types import Case, Reason, Split
@@ -238,6 +238,22 @@ def test_pool_writes_an_input_of_a_range_into_rows_of_any_order(dtype: torch.dty
     written = out[[4, 1]]
     assert 0.5 <= written.min() < written.max() <= 1.5
     assert not out[[0, 2, 3]].any()
+
+
+@pytest.mark.parametrize(
+    ("set_bytes", "families"),
+    [(0, 4), (1 << 20, 4), (2 << 30, 4), (3 << 30, 2), (8 << 30, 2), (64 << 30, 2)],
+)
+def test_pool_of_large_inputs_has_fewer_sets(set_bytes: int, families: int) -> None:
+    assert len(families_of(set_bytes)) == families
+
+
+def test_pool_gives_up_the_memory_of_its_sets() -> None:
+    sets = [{"x": torch.randn(8), "y": torch.randn(4)} for _ in range(2)]
+    pool = InputPool(sets, torch.Generator().manual_seed(1))
+    assert sets == [{}, {}]
+    out = pool.write("y", pool.draw("y", 3), torch.zeros(3, 4))
+    assert bool(out.all())
 
 
 def test_ring_frees_its_pool_when_it_closes_without_a_collection(task: Task) -> None:
