@@ -90,14 +90,7 @@ def measured_times(trial: Trial) -> GateResult:
     session = trial.session
     limits = limits_of(trial.architecture.name)
     assert limits is not None, "the production gate came before"
-    modules = {
-        task.name: {
-            phase: module
-            for phase in trial.architecture.phases
-            if (module := module_times.measure_module(session, task, phase))
-        }
-        for task in session.tasks
-    }
+    modules = _modules_alone(trial)
     phases = {phase: _quiet_phase(trial, phase, limits) for phase in trial.architecture.phases}
     wait_until_quiet(session.kind, trial.disturbance)
     best = {phase: each.best for phase, each in phases.items()}
@@ -115,31 +108,17 @@ def measured_times(trial: Trial) -> GateResult:
         best[phase] = phases[phase].best
     unexplained = bounds.unexplained(session, fastest, phases)
     found = {phase: each.regimes for phase, each in phases.items()}
-    chosen = {phase: each.chosen for phase, each in phases.items()}
     engaged = {phase: each.engaged for phase, each in phases.items()}
     not_compiled = [phase for phase, each in phases.items() if each.not_compiled]
     alone = modules[session.tasks[0].name] if len(modules) == 1 else {}
     reported = {mode: _reported(session, mode) for mode in ("candidate", "library")}
     memory_ratio = _resident(session, "candidate") / _resident(session, "library")
     best = {
-        phase: bounds.against_unslowed(session, phase, chosen[phase][1], timing)
+        phase: bounds.against_unslowed(session, phase, phases[phase].chosen[1], timing)
         for phase, timing in best.items()
     }
     deployed = combined(best, session.size.steps)
     isolated = _isolated(timing for timings in modules.values() for timing in timings.values())
-    facts = drops.Facts(
-        isolated=isolated or 1.0,
-        deployed=deployed,
-        compiled=_regime(found, Regime.COMPILE, session),
-        reported=reported["candidate"],
-        baseline=reported["library"],
-        captured=_all_captured(engaged, "candidate"),
-        baseline_captured=_all_captured(engaged, "library"),
-        memory_ratio=memory_ratio,
-        over_ceiling=bool(over),
-        not_compiled=bool(not_compiled),
-    )
-    reason = drops.drop(facts)
     detail = Times(
         isolated=isolated,
         modules={name: _isolated(timings.values()) for name, timings in modules.items()},
@@ -147,28 +126,68 @@ def measured_times(trial: Trial) -> GateResult:
         alone=alone,
         regimes=found,
         best={
-            phase: BestTiming(**vars(best[phase]), candidate=ours, baseline=theirs)
-            for phase, (ours, theirs) in chosen.items()
+            phase: BestTiming(
+                **vars(best[phase]), candidate=each.chosen[0], baseline=each.chosen[1]
+            )
+            for phase, each in phases.items()
         },
         ceilings=ceilings,
         predicted=_predicted(alone, best, ceilings, session.size.steps),
-        drop=reason.value if reason else "",
         unexplained=tuple(unexplained),
         not_compiled=tuple(not_compiled),
-        engaged={phase: each.engaged for phase, each in phases.items()},
+        engaged=engaged,
         wins_alone_loses_deployed=bool(isolated and isolated > 1 and deployed.high < 1),
         reported=reported,
         noisy=half_width(deployed) > NOISY,
     )
-    result = dataclasses.replace(
-        GateResult(GateName.PERFORMANCE, Verdict.PASSED),
-        detail=to_json(detail),
-        measurements=_measurements(found, trial),
-        passed=sum(map(len, found.values())),
-        total=sum(map(len, found.values())),
-        message=_message(isolated, deployed, reason, unexplained),
+    detail = dataclasses.replace(detail, drop=_drop(session, detail, memory_ratio, over))
+    return _result(trial, detail, over)
+
+
+def _modules_alone(trial: Trial) -> dict[str, dict[str, ModuleTiming]]:
+    """Return the time of each module alone in each phase where it could be taped, by its name."""
+    return {
+        task.name: {
+            phase: module
+            for phase in trial.architecture.phases
+            if (module := module_times.measure_module(trial.session, task, phase))
+        }
+        for task in trial.session.tasks
+    }
+
+
+def _drop(session: LiveSession, detail: Times, memory_ratio: float, over: Sequence[str]) -> str:
+    """Return the class of what the model loses; "" where it loses nothing."""
+    reason = drops.drop(
+        drops.Facts(
+            isolated=detail.isolated or 1.0,
+            deployed=detail.deployed,
+            compiled=_regime(detail.regimes, Regime.COMPILE, session),
+            reported=detail.reported["candidate"],
+            baseline=detail.reported["library"],
+            captured=_all_captured(detail.engaged, "candidate"),
+            baseline_captured=_all_captured(detail.engaged, "library"),
+            memory_ratio=memory_ratio,
+            over_ceiling=bool(over),
+            not_compiled=bool(detail.not_compiled),
+        )
     )
-    if disputed := over or unexplained:
+    return reason.value if reason else ""
+
+
+def _result(trial: Trial, detail: Times, over: Sequence[str]) -> GateResult:
+    """Return the result of the gate, which phases `over` their ceiling make a dispute."""
+    total = sum(map(len, detail.regimes.values()))
+    result = GateResult(
+        GateName.PERFORMANCE,
+        Verdict.PASSED,
+        detail=to_json(detail),
+        measurements=_measurements(detail.regimes, trial),
+        passed=total,
+        total=total,
+        message=_message(detail),
+    )
+    if disputed := over or detail.unexplained:
         free = "faster than the model with a module that takes no time"
         why = free if over else "the model gains more than its modules alone explain"
         return dataclasses.replace(
@@ -403,16 +422,12 @@ def _measurements(
     )
 
 
-def _message(
-    isolated: float | None,
-    deployed: Interval,
-    reason: drops.Drop | None,
-    unexplained: Sequence[str],
-) -> str:
-    alone = f"alone {isolated:.2f}x, " if isolated else ""
-    why = f" ({reason})" if reason else ""
-    more = f"; more than the module alone explains: {', '.join(unexplained)}" if unexplained else ""
+def _message(detail: Times) -> str:
+    alone = f"alone {detail.isolated:.2f}x, " if detail.isolated else ""
+    why = f" ({detail.drop})" if detail.drop else ""
+    unexplained = ", ".join(detail.unexplained)
+    more = f"; more than the module alone explains: {unexplained}" if unexplained else ""
     return (
-        f"{alone}deployed {deployed.speedup:.2f}x "
-        f"[{deployed.low:.2f}, {deployed.high:.2f}]{why}{more}"
+        f"{alone}deployed {detail.deployed.speedup:.2f}x "
+        f"[{detail.deployed.low:.2f}, {detail.deployed.high:.2f}]{why}{more}"
     )
