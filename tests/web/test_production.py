@@ -238,7 +238,7 @@ def test_round_page_shows_its_funnel_in_place_of_cases(client: Any) -> None:
 
 def test_ordinary_run_has_no_funnel(client: Any, start: Any) -> None:
     run = start()
-    page = text_of(client, f"/runs/{run.pk}/")
+    page = text_of(client, f"/runs/{run.pk}/?tab=results")
     assert 'id="chart-funnel"' not in page and "generalization" in page
 
 
