@@ -67,6 +67,21 @@ POOL = {"min_size": 1, "max_size": 32, "timeout": 10}
 """Connections that each process keeps to PostgreSQL, and the seconds to wait for one."""
 
 
+LOST = {
+    "options": "-c idle_in_transaction_session_timeout=30s -c tcp_keepalives_idle=10"
+    " -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3",
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""Times after which either side of a connection takes the other for lost.
+
+A machine whose link is cut in a transaction would else keep its locks for hours, and each reaper
+that wants the row would wait with it.
+"""
+
+
 def _database() -> dict[str, Any]:
     """Return the database of DATABASE_URL, else a file in ARENA_HOME, as for a headless arena."""
     config: dict[str, Any] = {
@@ -86,7 +101,7 @@ def _database() -> dict[str, Any]:
         }
     if config["ENGINE"] == "django.db.backends.postgresql":
         # A new connection costs PostgreSQL a process that has yet to read its catalog.
-        config["OPTIONS"] = {**config.get("OPTIONS", {}), "pool": POOL}
+        config["OPTIONS"] = {**config.get("OPTIONS", {}), **LOST, "pool": POOL}
     return config
 
 
