@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
@@ -21,7 +21,6 @@ from arena.runs.code.highlighting import code_html
 
 TASKS = "tasks"
 """Name of the document that describes a folder of a task."""
-OF_FILE = re.compile(r"(?:[\w.-]+/)*([\w-]+)\.md(#.*)?")
 
 
 @dataclass(frozen=True)
@@ -89,10 +88,10 @@ def _relink(token: Token) -> None:
     target = str(token.attrGet("href"))
     if target.startswith(("http://", "https://", "#")):
         return
-    found = OF_FILE.fullmatch(target)
-    name = TASKS if target.endswith("tasks/README.md") else found[1] if found else ""
-    if found and name in listed():
-        token.attrSet("href", reverse("document", args=[name]) + (found[2] or ""))
+    path, hash_sign, fragment = target.partition("#")
+    name = TASKS if path.endswith("tasks/README.md") else PurePosixPath(path).stem
+    if path.endswith(".md") and name in listed():
+        token.attrSet("href", reverse("document", args=[name]) + hash_sign + fragment)
     else:
         token.attrs.pop("href")
 
