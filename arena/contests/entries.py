@@ -63,6 +63,15 @@ def enter(contest: Contest, user: User, run_id: str, team: str) -> Entry:
         )  # fmt: skip
 
 
+def rename_own(user: User, before: str) -> int:
+    """Give the entries of a renamed user named `before` the new name; return their number.
+
+    A team keeps the name that it chose.
+    """
+    own = Entry.objects.filter(owner=user, team__iexact=before)
+    return own.update(team=user.get_username())
+
+
 def counting(contest: Contest) -> list[Entry]:
     """Return the entry of each person that counts: the newest before the deadline."""
     on_time = contest.entries.filter(entered_at__lte=contest.ends_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
@@ -9,6 +10,7 @@ from django.contrib import messages
 from django.contrib.auth import logout
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import PasswordChangeView
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse_lazy
@@ -18,6 +20,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 from arena.accounts.auth import signed_in
 from arena.accounts.forms import CloseForm, FirstPasswordForm, PasswordForm, TokenForm
 from arena.catalog.templatetags.figures import Scale
+from arena.contests.entries import rename_own
+from arena.errors import Conflict
 from arena.pages.client import lines
 from arena.runs import services
 from arena.runs.display.waiting import waiting_of
@@ -101,8 +105,12 @@ def close(request: HttpRequest) -> HttpResponse:
             request, "registration/close.html", context, status=422 if form.errors else 200
         )
     for run in Run.objects.filter(owner=user).active():
-        services.cancel_run(run, user)
-    form.save()
+        with suppress(Conflict):  # it ends meanwhile
+            services.cancel_run(run, user)
+    name = user.get_username()
+    with transaction.atomic():
+        form.save()
+        rename_own(user, name)
     logout(request)
     messages.success(request, "Your account is closed.")
     return redirect("home")

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import Group
 from django.core.cache import cache
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
@@ -16,11 +17,13 @@ from arena.accounts import sign_in_link
 from arena.accounts.forms import MAX_SIGN_UPS, MAX_TOKENS
 from arena.accounts.models import ApiToken, User
 from arena.catalog.models import Agent
+from arena.contests.entries import enter
+from arena.contests.models import Contest
 from arena.curation import drafts
 from arena.curation.models import Draft
 from arena.errors import Forbidden
 from arena.runs import services
-from arena.runs.models import Run
+from arena.runs.models import Event, Run
 from tests.arena.factories import LEASE, finished
 
 pytestmark = pytest.mark.django_db
@@ -281,6 +284,43 @@ def test_account_that_is_closed_keeps_its_public_run_without_a_name(client, alic
     queued.refresh_from_db()
     assert queued.status == "cancelled"
     assert client.get(f"/runs/{shown.pk}/").status_code == 200
+
+
+def test_account_that_is_closed_is_named_neither_in_a_cancelled_run_nor_in_a_contest(
+    client, alice, start, task, hardware
+):
+    now = timezone.now()
+    contest = Contest.objects.create(
+        slug="relu-cup", title="ReLU cup", task=task, hardware=hardware,
+        starts_at=now - timedelta(hours=1), ends_at=now + timedelta(hours=1),
+    )  # fmt: skip
+    enter(contest, alice, finished(start(owner=alice)).pk, "")
+    queued, working = start(owner=alice), start(owner=alice)
+    assert services.claim_run(working.pk, LEASE)
+    client.force_login(alice)
+    client.post("/account/close/", {"confirmation": "wonderland"})
+    assert Run.objects.get(pk=queued.pk).reason == "Cancelled by its owner."
+    asked = Event.objects.get(run=working, kind="interrupt")
+    assert asked.body["by"] == "its owner"
+    assert contest.entries.get().team == f"closed-{alice.pk}"
+
+
+def test_account_with_a_run_that_ends_meanwhile_is_closed_all_the_same(client, alice, start):
+    run = start(owner=alice)
+    assert services.claim_run(run.pk, LEASE)
+    ends = iter([lambda: services.finish_run(run.pk, LEASE, "broken", "It crashed.", "arena")])
+
+    def end_first(execute, sql, *given):
+        if sql.startswith('UPDATE "runs_run"'):  # the first is the one that cancels
+            for end in ends:
+                assert end()
+        return execute(sql, *given)
+
+    client.force_login(alice)
+    with connection.execute_wrapper(end_first):
+        page = client.post("/account/close/", {"confirmation": "wonderland"}, follow=True)
+    assert "Your account is closed" in page.content.decode()
+    assert Run.objects.get(pk=run.pk).status == "broken"
 
 
 def test_last_administrator_cannot_close_the_account(client, admin_user):

@@ -147,13 +147,15 @@ def finish_run(run_id: str, lease: str, status: str, reason: str = "", fault: st
 def cancel_run(run: Run, user: User | None) -> Run:
     """Cancel a run: at once if no agent works on it, else at its worker's next heartbeat.
 
-    `user` is None for the command line.
+    `user` is None for the command line. The reason is public, so an owner is not named in it.
 
     Raises: Forbidden; Conflict if the run has ended otherwise.
     """
     if user is not None and not user.is_staff and run.owner_id != user.pk:
         raise Forbidden("Only its owner or staff may cancel a run.")
     by = user.get_username() if user else "the command line"
+    if user is not None and run.owner_id == user.pk:
+        by = "its owner"  # who may close the account later
     with transaction.atomic():
         without_worker = [RunStatus.QUEUED, RunStatus.JUDGING]
         if run.is_external:
