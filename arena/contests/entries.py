@@ -12,15 +12,22 @@ from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet
 from arena.runs.services.rejudging import request_rejudging
 from arena.runs.states import RunStatus, Scope
+from evaluation.types import Verdict
 
 MAX_TEAM = 60
 
 
 def eligible(contest: Contest, user: User) -> RunQuerySet:
-    """Return the runs of a user that may be entered: passed, of its task, device and time."""
+    """Return the runs of a user that may be entered: passed, of its task, device and time.
+
+    The final submission must have passed with a final verdict. A kernel with the verdict of a round
+    alone has none that could be judged again after the deadline.
+    """
     runs = Run.objects.filter(
         owner=user,
         status=RunStatus.PASSED,
+        final__evaluations__scope=Scope.FINAL,
+        final__evaluations__verdict=Verdict.PASSED,
         task_version__task=contest.task,
         hardware=contest.hardware,
         created_at__gte=contest.starts_at,
@@ -47,7 +54,8 @@ def enter(contest: Contest, user: User, run_id: str, team: str) -> Entry:
         if run is None or run.speedup is None:
             raise NotFound(
                 f"No run {run_id} of yours may be entered.",
-                "It must have passed on the contest's task and hardware, since its start.",
+                "It must have passed with a final verdict, not that of a round alone, "
+                "on the contest's task and hardware, since its start.",
             )
         entries = Entry.objects.filter(contest=contest)
         earlier = entries.filter(owner=user).first()

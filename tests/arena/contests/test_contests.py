@@ -11,11 +11,12 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from arena.contests.entries import counting, enter, request_finals
+from arena.contests.entries import counting, eligible, enter, request_finals
 from arena.contests.models import Contest, Entry
 from arena.contests.places import Result, places, standing
 from arena.errors import Conflict, Invalid, NotFound
 from arena.runs.models import Evaluation, Run
+from arena.runs.services.direct import submit_kernel
 from tests.arena.factories import finished, judge, report
 
 pytestmark = pytest.mark.django_db
@@ -123,6 +124,22 @@ def test_run_of_another_or_not_passed_or_too_early_is_refused(contest, passed, s
     for run in (early, failed, passed(bob), entered):
         with pytest.raises(NotFound, match="may be entered"):
             enter(contest, alice, run.pk, "")
+
+
+def test_kernel_with_the_verdict_of_a_round_alone_is_refused(contest, alice):
+    def submitted(scope: str) -> Run:
+        submission = submit_kernel(
+            task_slug="relu/cpp-to-cpp", source="int relu;", owner=alice, scope=scope
+        )
+        judge(submission.evaluations.get(), report())
+        return Run.objects.get(pk=submission.run_id, status="passed")
+
+    of_round, final = submitted("round"), submitted("final")
+    assert list(eligible(contest, alice)) == [final]
+    with pytest.raises(NotFound) as refused:
+        enter(contest, alice, of_round.pk, "")
+    assert "with a final verdict, not that of a round alone" in refused.value.text
+    assert enter(contest, alice, final.pk, "").run == final
 
 
 def test_name_of_another_person_or_a_long_one_is_refused(contest, passed, alice, bob):
