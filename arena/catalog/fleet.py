@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from arena.accounts.models import User
 from arena.audit.services import record
-from arena.catalog.workers import Worker
+from arena.catalog.workers import Worker, WorkerQuerySet
 
 FORGET = timedelta(days=1)
 """Time after which a silent worker is forgotten."""
@@ -42,6 +43,12 @@ def _set(machine: str, drained_by: str, by: User | None) -> int:
         if by is not None and count:
             record(by, "machine.drain" if drained_by else "machine.resume", machine)
     return count
+
+
+def unaware(machine: str, since: datetime) -> WorkerQuerySet:
+    """Return the live workers of a machine that have not said since then that they take no work."""
+    workers: WorkerQuerySet = Worker.objects.live().filter(name__startswith=f"{machine}/")
+    return workers.filter(Q(problem="") | Q(last_seen_at__lte=since))
 
 
 def drain_problem(names: Collection[str]) -> str:

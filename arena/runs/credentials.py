@@ -33,7 +33,7 @@ HELD_MINUTES = 5
 READABLE = (
     "django_migrations", "catalog_operator", "catalog_task", "catalog_taskfolder",
     "catalog_taskversion", "catalog_harness", "catalog_agent", "catalog_hardware",
-    "catalog_worker", "catalog_catalogsync",
+    "catalog_worker", "catalog_catalogsync", "leaderboard_composition", "curation_check",
 )  # fmt: skip
 GRANTS: Mapping[str, str] = {
     "accounts_user": "SELECT (id, is_staff)",
@@ -53,8 +53,8 @@ GRANTS: Mapping[str, str] = {
     "runs_trafficpart": "SELECT, DELETE",
 }
 OF_HARDWARE: Mapping[str, str] = {
-    "leaderboard_composition": "SELECT, UPDATE",
-    "curation_check": "SELECT, UPDATE",
+    "leaderboard_composition": "UPDATE",
+    "curation_check": "UPDATE",
     "curation_checkstep": "SELECT, INSERT, DELETE",
     "curation_draft": "SELECT",
 }

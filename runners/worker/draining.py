@@ -9,7 +9,7 @@ from collections.abc import Callable
 from django.apps import apps
 
 from arena.catalog import fleet
-from arena.leases import Leased
+from arena.leases import Leased, database_time
 
 POLL_SECONDS = 2.0
 
@@ -25,6 +25,9 @@ def held_here() -> int:
 def drain(pause: Callable[[float], object] = time.sleep) -> int:
     """Drain this machine, and return 0 once its workers hold nothing; 1 where it has no workers.
 
+    A worker reads at a heartbeat that it is drained, and holds its queues before the next one. So
+    what it holds counts after two heartbeats; a worker that falls silent is not waited for.
+
     They stay drained, also after a restart, until `resume`. An interrupt ends the wait alone.
     """
     machine = socket.gethostname()
@@ -32,6 +35,11 @@ def drain(pause: Callable[[float], object] = time.sleep) -> int:
         print(f"worker: no worker of {machine} is known")
         return 1
     fleet.drain(machine)
+    for _ in range(2):
+        since = database_time()
+        while count := fleet.unaware(machine, since).count():
+            print(f"worker: {count} workers of {machine} are to read that they drain", flush=True)
+            pause(POLL_SECONDS)
     while count := held_here():
         print(f"worker: {machine} takes nothing new, and finishes {count}", flush=True)
         pause(POLL_SECONDS)

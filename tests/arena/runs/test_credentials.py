@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 import psycopg
 import pytest
 import redis
+from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.db import connection
 from dramatiq import Message
@@ -17,7 +18,7 @@ from arena.accounts.models import ApiToken
 from arena.catalog import services as catalog
 from arena.catalog.checkouts import schema_problem
 from arena.catalog.models import Hardware, Worker
-from arena.leases import is_limited
+from arena.leases import Leased, is_limited
 from arena.runs import credentials, services
 from arena.runs.credentials import grant, revoke
 from arena.runs.models import Evaluation, GateResult, Run
@@ -104,6 +105,14 @@ def test_machines_with_their_own_roles_take_a_run_to_its_verdict(boxes, start):
     assert (run.status, run.speedup, run.standing.run_id) == ("passed", 2.0, run.pk)
     assert Evaluation.objects.get().private["gates"]
     assert run.record.beaten == 1.0
+
+
+@pytest.mark.parametrize("machine", [GPU_BOX, BUILDER, AGENTS])
+def test_machine_counts_what_it_holds_in_each_table_of_work(boxes, machine):
+    models = [each for each in apps.get_models() if issubclass(each, Leased)]
+    with role_of(machine):
+        held = {each.__name__: each.objects.held_on(machine).count() for each in models}
+    assert held == {"Run": 0, "Evaluation": 0, "Check": 0, "Composition": 0}
 
 
 def test_machine_puts_back_what_broke(boxes, start):
