@@ -4,6 +4,9 @@ Policies of row-level security name the rows of a role: what waits in its queues
 machine holds. A row that has ended keeps its lease, which names the machine, so that the end of a
 run is written in the transaction that stores its verdict. Minutes later the role sees it no more.
 
+A role reads, and does not change, the broken runs that the runs it sees continue, however many. It
+cannot write which run another continues, else it could open any private run by that.
+
 Limitation: every worker writes the standings, and names in the catalogue are readable. So a stolen
 role can forge verdicts of its device and figures on boards, until it is revoked.
 """
@@ -24,6 +27,7 @@ from psycopg import sql
 
 from arena import queue, sockets
 from arena.errors import UserError
+from arena.runs.models import Run
 
 MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}")
 QUEUE = re.compile(r"build|agents|hw\.[a-z0-9][a-z0-9.-]*")
@@ -35,12 +39,15 @@ READABLE = (
     "catalog_taskversion", "catalog_harness", "catalog_agent", "catalog_hardware",
     "catalog_worker", "catalog_catalogsync", "leaderboard_composition", "curation_check",
 )  # fmt: skip
+RUN_COLUMNS = ", ".join(
+    f'"{field.column}"' for field in Run._meta.local_concrete_fields if field.name != "continues"
+)
 GRANTS: Mapping[str, str] = {
     "accounts_user": "SELECT (id, is_staff)",
     "catalog_agent": "UPDATE (answered_by)",
     "catalog_hardware": "INSERT, UPDATE",
     "catalog_worker": "INSERT, UPDATE, DELETE",
-    "runs_run": "SELECT, UPDATE",
+    "runs_run": f"SELECT, UPDATE ({RUN_COLUMNS})",
     "runs_submission": "SELECT",
     "runs_evaluation": "SELECT, UPDATE",
     "runs_gateresult": "SELECT, INSERT, UPDATE, DELETE",
@@ -65,6 +72,11 @@ OF_AGENTS: Mapping[str, str] = {
     "runs_trafficpart": "SELECT, INSERT",
 }
 
+SIGNATURES = (
+    "arena_runs_of(text)", "arena_continued_of(text)",
+    "arena_waiting(text[])", "arena_composed(text[])",
+)  # fmt: skip
+ACTIVE = "status IN ('queued', 'running', 'judging')"
 FUNCTIONS = f"""
 CREATE OR REPLACE FUNCTION arena_runs_of(machine text) RETURNS SETOF varchar
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -74,6 +86,17 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
    UNION
   SELECT id FROM runs_run WHERE starts_with(lease, machine || ':')
      AND heartbeat_at > now() - interval '{HELD_MINUTES} minutes'
+$$;
+CREATE OR REPLACE FUNCTION arena_continued_of(machine text) RETURNS SETOF varchar
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+  WITH RECURSIVE chain(id) AS (
+    SELECT continues_id FROM runs_run WHERE continues_id IS NOT NULL
+       AND (visibility = 'public' OR {ACTIVE} OR id IN (SELECT arena_runs_of(machine)))
+     UNION
+    SELECT r.continues_id FROM runs_run r JOIN chain ON r.id = chain.id
+     WHERE r.continues_id IS NOT NULL
+  )
+  SELECT id FROM chain
 $$;
 CREATE OR REPLACE FUNCTION arena_waiting(queues text[]) RETURNS SETOF bigint
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -88,14 +111,20 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
          jsonb_each(c.submissions) part
    WHERE c.status IN ('queued', 'running') AND h.queue = ANY(queues)
 $$;
-REVOKE ALL ON FUNCTION arena_runs_of(text), arena_waiting(text[]), arena_composed(text[])
-  FROM PUBLIC;
+REVOKE ALL ON FUNCTION {", ".join(SIGNATURES)} FROM PUBLIC;
 """  # noqa: S608  (constants)
 LOCK = 0x6172656E61
 """Number of the advisory lock under which roles and policies change, one command at a time."""
 RUNS = "(SELECT arena_runs_of({machine}))"
 HELD = f"run_id IN {RUNS}"
-CONTINUED = f"run_id IN (SELECT continues_id FROM runs_run WHERE id IN {RUNS})"  # noqa: S608
+CONTINUED = f"""run_id IN (
+  WITH RECURSIVE chain(id) AS (
+    SELECT continues_id FROM runs_run WHERE id IN {RUNS}
+     UNION
+    SELECT r.continues_id FROM runs_run r JOIN chain ON r.id = chain.id
+  )
+  SELECT id FROM chain
+)"""  # noqa: S608  (constants)
 EVALUATIONS = "evaluation_id IN (SELECT id FROM runs_evaluation)"
 DEVICE = "hardware_id IN (SELECT id FROM catalog_hardware WHERE queue = ANY({queues}))"
 OF_HELD = f"submission_id IN (SELECT id FROM runs_submission WHERE {HELD})"  # noqa: S608  (constants)
@@ -103,7 +132,6 @@ OWN = (
     "starts_with(lease, {machine} || ':')"
     f" AND heartbeat_at > now() - interval '{HELD_MINUTES} minutes'"
 )
-ACTIVE = "status IN ('queued', 'running', 'judging')"
 
 
 @dataclass(frozen=True)
@@ -127,7 +155,8 @@ POLICIES = (
     Policy(
         "runs_run",
         f"visibility = 'public' OR {ACTIVE} OR ({OWN})"
-        " OR id IN (SELECT arena_runs_of({machine}))",
+        " OR id IN (SELECT arena_runs_of({machine}))"
+        " OR id IN (SELECT arena_continued_of({machine}))",
         command="SELECT",
     ),
     Policy(
@@ -244,8 +273,8 @@ def _create(cursor: Any, role: str, password: str) -> None:
     cursor.execute(made.format(sql.Identifier(role), sql.Literal(password)))
     _execute(cursor, "GRANT {role} TO CURRENT_USER", role=role)  # so that this one may drop it
     _execute(cursor, "GRANT CONNECT ON DATABASE {db} TO {role}", db=database, role=role)
-    functions = "arena_runs_of(text), arena_waiting(text[]), arena_composed(text[])"
-    _execute(cursor, f"GRANT EXECUTE ON FUNCTION {functions} TO {{role}}", role=role)
+    for function in SIGNATURES:
+        _execute(cursor, f"GRANT EXECUTE ON FUNCTION {function} TO {{role}}", role=role)
 
 
 def _permit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from datetime import timedelta
 from urllib.parse import unquote, urlsplit
 
 import psycopg
@@ -11,6 +12,7 @@ import redis
 from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.db.models.functions import Now
 from dramatiq import Message
 from dramatiq.brokers.redis import RedisBroker
 
@@ -21,7 +23,8 @@ from arena.catalog.models import Hardware, Worker
 from arena.leases import Leased, is_limited
 from arena.runs import credentials, services
 from arena.runs.credentials import grant, revoke
-from arena.runs.models import Evaluation, GateResult, Run
+from arena.runs.models import Evaluation, GateResult, Run, TrafficPart
+from arena.runs.traffic import add_part, recording
 from tests.arena.factories import LEASE, ask_for_verdict, finished, report
 
 pytestmark = pytest.mark.skipif(
@@ -79,8 +82,11 @@ def rows(access, statement: str) -> list:
 
 
 def judged_by_machines(start, **changes) -> Run:
-    """Take a run to its verdict, each step by the role of its machine."""
-    run = start(**changes)
+    """Start a run, and take it to its verdict, each step by the role of its machine."""
+    return judge_by_machines(start(**changes))
+
+
+def judge_by_machines(run: Run) -> Run:
     with role_of(AGENTS):
         assert services.claim_run(run.pk, f"{AGENTS}:1:a")
         evaluation = ask_for_verdict(run)
@@ -113,6 +119,51 @@ def test_machine_counts_what_it_holds_in_each_table_of_work(boxes, machine):
     with role_of(machine):
         held = {each.__name__: each.objects.held_on(machine).count() for each in models}
     assert held == {"Run": 0, "Evaluation": 0, "Check": 0, "Composition": 0}
+
+
+def broken_after_calls(run: Run, lines: bytes) -> Run:
+    """Break a run that has recorded these lines of traffic, minutes ago."""
+    assert services.claim_run(run.pk, f"{AGENTS}:1:a")
+    add_part(run.pk, 0, lines)
+    assert services.finish_run(run.pk, f"{AGENTS}:1:a", "broken", "Its machine is gone.", "arena")
+    Run.objects.filter(pk=run.pk).update(heartbeat_at=Now() - timedelta(minutes=6))
+    return run
+
+
+def test_machines_judge_a_private_run_that_continues_a_continued_one_to_its_end(
+    boxes, start, alice
+):
+    first = broken_after_calls(start(owner=alice, visibility="owner"), b"first\n")
+    second = broken_after_calls(services.continue_run(first, None), b"second\n")
+    last = services.continue_run(second, None)
+    chain = {first.pk, second.pk, last.pk}
+    other = broken_after_calls(start(owner=alice, visibility="owner", repeat=1), b"other\n")
+    run = judge_by_machines(last)
+    assert (run.status, run.visibility) == ("passed", "owner")
+    assert list(TrafficPart.objects.values_list("run", flat=True)) == [other.pk]
+    for machine in (AGENTS, GPU_BOX):
+        assert {pk for (pk,) in rows(boxes[machine], PRIVATE["runs"])} == chain
+    assert not rows(boxes[BUILDER], PRIVATE["runs"])
+
+
+def test_machine_reads_broken_private_runs_while_it_sees_one_that_continues_them(
+    boxes, start, alice
+):
+    first = broken_after_calls(start(owner=alice, visibility="owner"), b"first\n")
+    second = broken_after_calls(services.continue_run(first, None), b"second\n")
+    assert not rows(boxes[AGENTS], PRIVATE["runs"])
+    other = broken_after_calls(start(owner=alice, visibility="owner", repeat=1), b"other\n")
+    last = services.continue_run(second, None)
+    assert len(rows(boxes[AGENTS], PRIVATE["runs"])) == 3
+    assert not rows(boxes[AGENTS], "SELECT lines FROM runs_trafficpart"), "it holds none of them"
+    with connected(boxes[AGENTS]) as database:
+        statement = "UPDATE runs_run SET speedup = 99 WHERE id = ANY(%s)"
+        assert not database.execute(statement, [[first.pk, second.pk]]).rowcount
+    with role_of(AGENTS):
+        assert services.claim_run(last.pk, f"{AGENTS}:1:a")
+        assert recording([first.pk]) == b"first\n"
+        assert recording([second.pk]) == b"second\n"
+        assert recording([other.pk]) == b""
 
 
 def test_machine_puts_back_what_broke(boxes, start):
@@ -154,6 +205,7 @@ def test_machine_registers_its_device_and_sends_heartbeats(boxes, hardware):
         "SELECT * FROM audit_auditentry",
         "SELECT * FROM runs_blob",
         "DELETE FROM runs_run",
+        "UPDATE runs_run SET continues_id = NULL",
         "DELETE FROM runs_event",
         "UPDATE catalog_taskversion SET admitted = true",
         "UPDATE catalog_agent SET settings = '{}'",
