@@ -42,6 +42,7 @@ IDLE_POLL_MS = 300
 SHUTDOWN_MS = 10_000
 DRAIN_SECONDS = 0.5
 """Interval at which a worker that ends looks whether its work has ended."""
+UNKNOWN = "The database does not say whether it may take work: its log says why."
 
 
 @dataclass(frozen=True)
@@ -155,15 +156,17 @@ def poll(*duties: Duty, reap: Callable[[], int] = runs.reap, problem: str = "") 
 
     Returns: why the worker takes no work, by default what is wrong with its machine.
     """
+    found = problem or UNKNOWN  # until the database has answered
     try:
         with database_errors_logged():
             offset = health.clock_offset()
+            problem = problem or _problem(duties, offset)
+            found = problem or UNKNOWN
             rivals = _rivals(duties)
-            problem = problem or _problem(duties, offset) or "".join(list(rivals.values())[:1])
+            found = problem or "".join(list(rivals.values())[:1])
             state = health.state(offset)
-            _log_problem(problem)
             for duty in duties:
-                found = _capabilities(duty)
+                capabilities = _capabilities(duty)
                 for name in duty.names:
                     if name in rivals:
                         continue  # the row is that of the other one
@@ -172,19 +175,24 @@ def poll(*duties: Duty, reap: Callable[[], int] = runs.reap, problem: str = "") 
                         queues=duty.queues,
                         pid=os.getpid(),
                         hardware=duty.hardware,
-                        capabilities=found,
-                        problem=problem,
+                        capabilities=capabilities,
+                        problem=found,
                         state=state,
                     )
-            if is_limited():
-                return problem
-            if count := reap() + _advance_rest(duties):
-                logger.info("reaped or sent again: %s", count)
-            fleet.forget_silent()
-            alerts.watch()
+            if not is_limited():
+                _reap_all(duties, reap)
     except Exception:  # a worker that ends takes along all that it works on
         logger.exception("the reaper failed")
-    return problem
+    _log_problem(found)
+    return found
+
+
+def _reap_all(duties: Sequence[Duty], reap: Callable[[], int]) -> None:
+    """Do what any worker of the whole database may do: reap, go on with the rest, and alert."""
+    if count := reap() + _advance_rest(duties):
+        logger.info("reaped or sent again: %s", count)
+    fleet.forget_silent()
+    alerts.watch()
 
 
 def _rivals(duties: Sequence[Duty]) -> dict[str, str]:

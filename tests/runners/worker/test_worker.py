@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import dramatiq
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
+from django.db.migrations.recorder import MigrationRecorder
 from dramatiq.brokers.stub import StubBroker
 from dramatiq.worker import Worker as Consumer
 
+from arena.catalog.models import Hardware
 from arena.catalog.workers import Worker as Row
 from runners.process.supervisor import stopping
 from runners.worker import worker
@@ -26,6 +29,45 @@ def test_poll_with_a_failing_reaper_is_logged(caplog: pytest.LogCaptureFixture) 
 
     worker.poll(reap=reap)
     assert "the reaper failed" in caplog.text
+
+
+@pytest.fixture
+def without_workers() -> Iterator[None]:
+    """Let each statement fail that names the table of workers, as one that lacks a column does."""
+
+    def execute(call: Callable[..., Any], sql: str, *given: Any) -> Any:
+        if '"catalog_worker"' in sql:
+            raise OperationalError("no such column: catalog_worker.drained_by")
+        return call(sql, *given)
+
+    with connection.execute_wrapper(execute):
+        yield
+
+
+@pytest.fixture
+def one_migration_behind(transactional_db: None) -> Iterator[None]:
+    """Let the database lack the last migration of the catalogue, as far as it is recorded."""
+    migrations = MigrationRecorder(connection)
+    rows = migrations.migration_qs.filter(app="catalog")
+    name = rows.order_by("name").values_list("name", flat=True).last()
+    migrations.record_unapplied("catalog", name)
+    yield
+    migrations.record_applied("catalog", name)
+
+
+def test_poll_of_a_database_that_lacks_a_migration_takes_no_work(
+    one_migration_behind: None, without_workers: None, hardware: Hardware
+) -> None:
+    duty = worker.Duty((hardware.queue,), hardware=hardware)
+    assert worker.poll(duty, reap=lambda: 0).startswith("The database lacks 1 migrations")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_poll_with_a_table_of_workers_that_is_unreadable_takes_no_work(
+    without_workers: None, hardware: Hardware
+) -> None:
+    duty = worker.Duty((hardware.queue,), hardware=hardware)
+    assert worker.poll(duty, reap=lambda: 0) == worker.UNKNOWN
 
 
 @pytest.mark.django_db(transaction=True)
