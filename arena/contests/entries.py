@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from arena.accounts.models import User
@@ -32,6 +33,8 @@ def eligible(contest: Contest, user: User) -> RunQuerySet:
         hardware=contest.hardware,
         created_at__gte=contest.starts_at,
         quarantined_at=None,
+        agent__quarantined_at=None,
+        agent__open_book=False,
     )
     entered = Entry.objects.filter(contest=contest).values("run")
     return runs.exclude(pk__in=entered).order_by("-created_at")
@@ -80,11 +83,28 @@ def rename_own(user: User, before: str) -> int:
     return own.update(team=user.get_username())
 
 
+def admissible() -> QuerySet[Entry]:
+    """Return the entries that contests show, of all contests.
+
+    Those whose run or agent is in quarantine, or whose agent had a reference solution, are left
+    out, also when that was found after they were entered.
+    """
+    return Entry.objects.filter(
+        run__quarantined_at=None, run__agent__quarantined_at=None, run__agent__open_book=False
+    )
+
+
 def counting(contest: Contest) -> list[Entry]:
-    """Return the entry of each person that counts: the newest before the deadline."""
-    on_time = contest.entries.filter(entered_at__lte=contest.ends_at)
-    newest = {entry.team: entry for entry in on_time.select_related("contest", "run", "final")}
-    return list(newest.values())
+    """Return the entry of each person that counts: the newest admissible before the deadline.
+
+    Where the final verdict of an earlier one was requested, that one counts still.
+    """
+    on_time = admissible().filter(contest=contest, entered_at__lte=contest.ends_at)
+    found = sorted(
+        on_time.select_related("contest", "run", "final"),
+        key=lambda each: each.final_id is not None,
+    )  # stable: the newest is the last, those with a final verdict after the others
+    return list({entry.team: entry for entry in found}.values())
 
 
 def request_finals() -> int:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from django.utils import timezone
 
-from arena.contests.entries import counting
+from arena.contests.entries import admissible, counting
 from arena.contests.models import JUDGING, OPEN, OVER, STARTS_LATER, Contest, Entry
 from arena.runs.states import EVALUATION_ACTIVE
 from evaluation.types import Verdict
@@ -80,12 +80,12 @@ def standing(contest: Contest) -> Standing:
     waiting = [e for e in entries if e.final and e.final.status in EVALUATION_ACTIVE]
     is_final = contest.finals_requested_at is not None and not waiting
     results = [_final(each) if is_final else _public(each) for each in entries]
-    late = contest.entries.filter(entered_at__gt=contest.ends_at).select_related("contest", "run")
+    late = admissible().filter(contest=contest, entered_at__gt=contest.ends_at)
     return Standing(
         state=_state(contest, is_final),
         places=places(each for each in results if each),
         unranked=[e for e, result in zip(entries, results, strict=True) if not result],
-        late=list(late),
+        late=list(late.select_related("contest", "run")),
         changes=_changes(contest),
         judged=len(entries) - len(waiting),
         final=is_final,
@@ -120,7 +120,8 @@ def _changes(contest: Contest) -> list[Change]:
     """Return the standing after each entry before the deadline, the newest first."""
     newest: dict[str, Result] = {}
     found = []
-    for entry in contest.entries.filter(entered_at__lte=contest.ends_at).select_related("contest"):
+    on_time = admissible().filter(contest=contest, entered_at__lte=contest.ends_at)
+    for entry in on_time.select_related("contest"):
         newest[entry.team] = _public(entry)
         ranked = places(newest.values())
         rank = next(each.rank for each in ranked if each.result.entry == entry)

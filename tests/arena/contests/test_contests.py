@@ -11,12 +11,14 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from arena.catalog.models import Agent
 from arena.contests.entries import counting, eligible, enter, request_finals
 from arena.contests.models import Contest, Entry
 from arena.contests.places import Result, places, standing
 from arena.errors import Conflict, Invalid, NotFound
 from arena.runs.models import Evaluation, Run
 from arena.runs.services.direct import submit_kernel
+from arena.runs.services.quarantine import quarantine, release
 from tests.arena.factories import finished, judge, report
 
 pytestmark = pytest.mark.django_db
@@ -140,6 +142,44 @@ def test_kernel_with_the_verdict_of_a_round_alone_is_refused(contest, alice):
         enter(contest, alice, of_round.pk, "")
     assert "with a final verdict, not that of a round alone" in refused.value.text
     assert enter(contest, alice, final.pk, "").run == final
+
+
+@pytest.mark.parametrize("what", ["run", "agent", "open_book"])
+def test_run_that_no_ranking_counts_is_left_out(contest, passed, alice, bob, charlie, what):
+    def held(run: Run) -> None:
+        if what == "open_book":
+            run.agent.open_book = True
+            run.agent.save()
+        else:
+            quarantine(run if what == "run" else run.agent, "It read the clock of the judge.")
+
+    earlier = enter(contest, alice, passed(alice, 1.5).pk, "")
+    Agent.objects.create(slug="cheat", title="Cheat", adapter="tuner")
+    run, other, late = (passed(user, 9.0, agent_slug="cheat") for user in (alice, bob, charlie))
+    enter(contest, alice, run.pk, "")
+    assert ranks(contest) == {"alice": 1} and eligible(contest, bob).get() == other
+    end(contest)
+    enter(contest, charlie, late.pk, "")
+    for each in (run, other, late):
+        held(Run.objects.get(pk=each.pk))
+    assert not eligible(contest, bob).exists()
+    with pytest.raises(NotFound, match="may be entered"):
+        enter(contest, bob, other.pk, "")
+    found = standing(contest)
+    assert counting(contest) == [earlier] and not found.late
+    assert [change.speedup for change in found.changes] == [1.5]
+    assert request_finals() == 1
+
+
+def test_entry_with_a_final_verdict_counts_after_a_newer_one_is_released(contest, passed, alice):
+    earlier = enter(contest, alice, passed(alice, 1.5).pk, "")
+    newer = passed(alice, 9.0)
+    enter(contest, alice, newer.pk, "")
+    quarantine(newer, "It read the clock of the judge.")
+    end(contest)
+    assert request_finals() == 1
+    release(Run.objects.get(pk=newer.pk))
+    assert counting(contest) == [earlier]
 
 
 def test_name_of_another_person_or_a_long_one_is_refused(contest, passed, alice, bob):
