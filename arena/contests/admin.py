@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.http import HttpRequest
 
 from arena.admin import ReadOnlyAdmin
 from arena.contests.models import Contest, Entry
+
+RESTED_ON = ["task", "hardware", "starts_at", "ends_at"]
+"""Fields that say which entries count and how they are judged."""
 
 
 @admin.register(Contest)
@@ -16,6 +20,10 @@ class ContestAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic a
     search_fields = ["slug", "title", "description", "task__operator__slug"]
     prepopulated_fields = {"slug": ["title"]}
     date_hierarchy = "ends_at"
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Contest | None = None) -> list[str]:
+        """Return what the requested final verdicts rest on; before the request, nothing."""
+        return RESTED_ON if obj and obj.finals_requested_at else []
 
 
 @admin.register(Entry)

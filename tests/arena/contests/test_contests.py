@@ -7,8 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
+from django.urls import reverse
 from django.utils import timezone
 
 from arena.catalog.models import Agent
@@ -204,6 +206,29 @@ def test_contest_whose_deadline_is_before_its_start_is_refused(contest):
         contest.full_clean()
     with pytest.raises(IntegrityError), transaction.atomic():
         contest.save()
+
+
+def test_contest_whose_finals_are_requested_has_a_fixed_task_device_and_time(client, contest):
+    client.force_login(get_user_model().objects.create_superuser("root"))
+    address = reverse("admin:contests_contest_change", args=[contest.pk])
+
+    def fields() -> set[str]:
+        return set(client.get(address).context["adminform"].form.fields)
+
+    fixed = {"task", "hardware", "starts_at", "ends_at"}
+    assert fixed < fields()
+    end(contest)
+    request_finals()
+    assert fields() == {"slug", "title", "description"}
+    form = {
+        "slug": "relu-cup",
+        "title": "New title",
+        "ends_at_0": "2099-01-01",
+        "ends_at_1": "00:00",
+    }
+    assert client.post(address, form).status_code == 302
+    changed = Contest.objects.get(title="New title")
+    assert changed.ends_at == contest.ends_at
 
 
 def test_private_run_is_entered_without_a_link_for_others(client, contest, passed, alice, charlie):
