@@ -49,12 +49,14 @@ class Standing:
     """All that a contest's page shows.
 
     `final` is whether final verdicts rank; until all of them are there, none is shown. `unranked`
-    are entries whose final verdict is no pass.
+    are entries whose final verdict is no pass. `unjudged` are those that have none, because it was
+    cancelled or the judge could not measure.
     """
 
     state: str
     places: list[Place]
     unranked: list[Entry]
+    unjudged: list[Entry]
     late: list[Entry]
     changes: list[Change]
     judged: int
@@ -80,11 +82,13 @@ def standing(contest: Contest) -> Standing:
     waiting = [e for e in entries if e.final and e.final.status in EVALUATION_ACTIVE]
     is_final = contest.finals_requested_at is not None and not waiting
     results = [_final(each) if is_final else _public(each) for each in entries]
+    without = [e for e, result in zip(entries, results, strict=True) if not result]
     late = admissible().filter(contest=contest, entered_at__gt=contest.ends_at)
     return Standing(
         state=_state(contest, is_final),
         places=places(each for each in results if each),
-        unranked=[e for e, result in zip(entries, results, strict=True) if not result],
+        unranked=[each for each in without if _is_judged(each)],
+        unjudged=[each for each in without if not _is_judged(each)],
         late=list(late.select_related("contest", "run")),
         changes=_changes(contest),
         judged=len(entries) - len(waiting),
@@ -114,6 +118,11 @@ def _final(entry: Entry) -> Result | None:
     return Result(
         entry, final.unseen_speedup, low or final.unseen_speedup, high or final.unseen_speedup
     )
+
+
+def _is_judged(entry: Entry) -> bool:
+    """Return whether its final verdict says something of the submission."""
+    return entry.final is not None and entry.final.replaces
 
 
 def _changes(contest: Contest) -> list[Change]:

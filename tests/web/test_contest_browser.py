@@ -129,7 +129,9 @@ def test_contest_from_start_to_end_with_a_late_entry_and_a_tie(
     first, second = arranged.finals()
     served_world.judge(first, "passed", 2.4, final=True)
     public.reload()
-    assert [row[1] for row in rows(public, "standing")] == ["edsger", "Compilers"], "still secret"
+    assert [row[1] for row in rows(public, "standing")] == ["edsger", "Compilers"], (
+        "ranks are public until all are there"
+    )
     served_world.judge(second, "passed", 2.4, final=True)
     public.reload()
     assert "It is over." in public.inner_text("#state")

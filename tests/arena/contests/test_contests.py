@@ -21,6 +21,7 @@ from arena.errors import Conflict, Invalid, NotFound
 from arena.runs.models import Evaluation, Run
 from arena.runs.services.direct import submit_kernel
 from arena.runs.services.quarantine import quarantine, release
+from arena.runs.services.rejudging import cancel_rejudging
 from tests.arena.factories import finished, judge, report
 
 pytestmark = pytest.mark.django_db
@@ -99,13 +100,36 @@ def test_final_verdicts_rank_once_all_are_there(contest, passed, alice, bob, cha
     judge_finals(alice=2.5, bob=1.1)
     found = standing(contest)
     assert (found.state, found.judged, found.final) == ("judging", 2, False)
-    assert ranks(contest) == {"charlie": 1, "bob": 2, "alice": 3}, "results are secret until then"
+    assert ranks(contest) == {"charlie": 1, "bob": 2, "alice": 3}, "ranks are public until then"
     judge_finals(charlie=None)
     found = standing(contest)
     assert found.state == "over" and found.final
     assert ranks(contest) == {"alice": 1, "bob": 2}
     assert [entry.team for entry in found.unranked] == ["charlie"]
     assert Evaluation.objects.filter(scope="past").count() == 3, "earlier verdicts are kept"
+
+
+def test_entry_whose_final_verdict_was_not_made_is_not_judged(
+    client, contest, passed, alice, bob, charlie
+):
+    for user in (alice, bob, charlie):
+        enter(contest, user, passed(user).pk, "")
+    end(contest)
+    request_finals()
+    contest.refresh_from_db()
+    finals = {entry.team: entry.final for entry in counting(contest)}
+    assert cancel_rejudging([finals["alice"].pk]) == 1
+    while Evaluation.objects.filter(pk=finals["bob"].pk, status="queued").exists():
+        judge(finals["bob"], report("inconclusive"))  # it is judged once more
+    page = client.get(contest.get_absolute_url()).content.decode()
+    assert "2 of" in page and "the page of a run shows its own as it comes" in page
+    judge_finals(charlie=None)
+    found = standing(contest)
+    assert [entry.team for entry in found.unranked] == ["charlie"]
+    assert {entry.team for entry in found.unjudged} == {"alice", "bob"} and not found.places
+    page = " ".join(client.get(contest.get_absolute_url()).content.decode().split())
+    assert "the final verdict is no pass: charlie." in page
+    assert "no final verdict could be made: alice, bob." in page
 
 
 def test_results_that_are_not_surely_apart_are_tied():
