@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import Count, F
 from django.utils import timezone
 
 from arena.contests.entries import admissible, counting
@@ -63,6 +64,15 @@ class Standing:
     final: bool
 
 
+@dataclass(frozen=True)
+class Summary:
+    """A contest with its state and the number of those whose entries count."""
+
+    contest: Contest
+    state: str
+    teams: int
+
+
 def places(results: Iterable[Result]) -> list[Place]:
     """Rank results: one more than the number of those that are surely faster.
 
@@ -94,6 +104,24 @@ def standing(contest: Contest) -> Standing:
         judged=len(entries) - len(waiting),
         final=is_final,
     )
+
+
+def summaries() -> list[Summary]:
+    """Return all contests, with what the list shows of them."""
+    entries = admissible().order_by()
+    on_time = entries.filter(entered_at__lte=F("contest__ends_at"))
+    teams = dict(on_time.values_list("contest").annotate(Count("team", distinct=True)))
+    waiting = set(
+        entries.filter(final__status__in=EVALUATION_ACTIVE).values_list("contest", flat=True)
+    )
+    return [
+        Summary(
+            each,
+            _state(each, each.finals_requested_at is not None and each.pk not in waiting),
+            teams.get(each.pk, 0),
+        )
+        for each in Contest.objects.select_related("task__operator", "hardware")
+    ]
 
 
 def _state(contest: Contest, is_final: bool) -> str:

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from arena.accounts.models import User
 from arena.contests.entries import eligible, enter
 from arena.contests.models import Contest
-from arena.contests.places import standing
+from arena.contests.places import standing, summaries
 from arena.errors import UserError
 from arena.runs.models import Run
 
@@ -21,8 +21,7 @@ MAX_RUNS = 20
 
 @require_safe
 def contest_list(request: HttpRequest) -> HttpResponse:
-    found = Contest.objects.select_related("task__operator", "hardware")
-    return render(request, "contests.html", {"listed": [(each, standing(each)) for each in found]})
+    return render(request, "contests.html", {"listed": summaries()})
 
 
 @require_safe

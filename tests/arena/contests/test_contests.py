@@ -16,7 +16,7 @@ from django.utils import timezone
 from arena.catalog.models import Agent
 from arena.contests.entries import counting, eligible, enter, request_finals
 from arena.contests.models import Contest, Entry
-from arena.contests.places import Result, places, standing
+from arena.contests.places import Result, places, standing, summaries
 from arena.errors import Conflict, Invalid, NotFound
 from arena.runs.models import Evaluation, Run
 from arena.runs.services.direct import submit_kernel
@@ -253,6 +253,34 @@ def test_contest_whose_finals_are_requested_has_a_fixed_task_device_and_time(cli
     assert client.post(address, form).status_code == 302
     changed = Contest.objects.get(title="New title")
     assert changed.ends_at == contest.ends_at
+
+
+def test_list_of_contests_shows_states_and_entries_by_a_fixed_number_of_queries(
+    client, contest, passed, alice, bob, django_assert_num_queries
+):
+    for user in (alice, alice, bob):
+        enter(contest, user, passed(user).pk, "")
+    held = passed(alice)
+    enter(contest, alice, held.pk, "")
+    quarantine(held, "It read the clock of the judge.")
+
+    def listed() -> list[tuple[str, str, int]]:
+        with django_assert_num_queries(3):
+            return [(each.contest.slug, each.state, each.teams) for each in summaries()]
+
+    Contest.objects.create(
+        slug="later", title="Later", task=contest.task, hardware=contest.hardware,
+        starts_at=contest.ends_at, ends_at=contest.ends_at + HOUR,
+    )  # fmt: skip
+    assert listed() == [("later", "starts later", 0), ("relu-cup", "open", 2)]
+    end(contest)
+    enter(contest, alice, passed(alice).pk, "")
+    assert request_finals() == 2
+    assert listed()[1] == ("relu-cup", "judging", 2)
+    judge_finals(alice=2.0, bob=None)
+    assert listed()[1] == ("relu-cup", "over", 2)
+    page = client.get("/contests/").content.decode()
+    assert '<td class="n" data-label="Entries">2</td>' in page and ">over</td>" in page
 
 
 def test_private_run_is_entered_without_a_link_for_others(client, contest, passed, alice, charlie):
