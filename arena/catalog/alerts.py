@@ -1,13 +1,15 @@
-"""Alerts: a request to ARENA_ALERT_URL when a worker stops to take work, and when it goes on."""
+"""Alerts: a request to ARENA_ALERT_URL when workers stop to take work, and when they go on."""
 
 from __future__ import annotations
 
 import json
 import logging
+import threading
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from django.conf import settings
+from django.db import DatabaseError, connection
 
 from arena.catalog.workers import Worker
 
@@ -17,9 +19,12 @@ TIMEOUT_SECONDS = 3.0
 SILENT = "It is silent."
 
 
-def send(text: str, worker: Worker) -> None:
-    """Post a JSON object with `text`, as chats take it; a failure is logged."""
-    body = {"text": text, "worker": worker.name, "machine": worker.machine}
+def send(texts: Mapping[str, str]) -> bool:
+    """Post a JSON object with the `text` of all alerts, as chats take it; a failure is logged.
+
+    `texts` is by name of a worker. Returns: whether the receiver took it.
+    """
+    body = {"text": "\n".join(texts.values()), "workers": list(texts)}
     headers = {"Content-Type": "application/json"}
     data = json.dumps(body).encode()
     try:
@@ -27,25 +32,50 @@ def send(text: str, worker: Worker) -> None:
         request = urllib.request.Request(settings.ARENA_ALERT_URL, data, headers)  # noqa: S310
         urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS).close()  # noqa: S310
     except (OSError, ValueError) as error:
-        logger.warning("no alert was sent for %s: %s", worker.name, error)
+        logger.warning("no alert was sent for %s: %s", ", ".join(texts), error)
+        return False
+    return True
 
 
-def watch(send: Callable[[str, Worker], None] = send) -> int:
-    """Send an alert for each worker that stopped to take work or goes on; return their number.
+def in_thread(call: Callable[[], None]) -> None:
+    """Call in a thread, which the end of this process waits for."""
+
+    def run() -> None:
+        try:
+            call()
+        except DatabaseError:
+            logger.exception("an alert that was not sent is not sent again")
+        finally:
+            connection.close()  # that of the thread
+
+    threading.Thread(target=run, name="alerts").start()
+
+
+def watch(start: Callable[[Callable[[], None]], None] = in_thread) -> int:
+    """Alert of the workers that stopped to take work or go on, all in one; return their number.
 
     Each change is sent by one process, whichever updates the row first. A drained worker is no
-    surprise, so nothing is sent for it.
+    surprise, so nothing is sent for it. What could not be sent is a change again at the next call.
     """
     if not settings.ARENA_ALERT_URL:
         return 0
-    count = 0
+    texts: dict[str, str] = {}
+    alerted: dict[int, bool] = {}
     for worker in Worker.objects.filter(drained_by=""):
         problem = worker.problem if worker.live else SILENT
         changed = Worker.objects.filter(pk=worker.pk, alerted=not problem)
         if bool(problem) != worker.alerted and changed.update(alerted=bool(problem)):
-            send(f"{worker.name} {_sentence(problem)}", worker)
-            count += 1
-    return count
+            texts[worker.name] = f"{worker.name} {_sentence(problem)}"
+            alerted[worker.pk] = bool(problem)
+
+    def post() -> None:
+        if not send(texts):
+            for pk, value in alerted.items():
+                Worker.objects.filter(pk=pk, alerted=value).update(alerted=not value)
+
+    if texts:
+        start(post)
+    return len(texts)
 
 
 def _sentence(problem: str) -> str:
