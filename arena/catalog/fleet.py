@@ -22,7 +22,7 @@ CORES = "cores-"
 
 def is_known(machine: str) -> bool:
     """Return whether a worker of this machine has a row."""
-    return bool(Worker.objects.filter(name__startswith=f"{machine}/").exists())
+    return bool(Worker.objects.on(machine).exists())
 
 
 def drain(machine: str, by: User | None = None) -> int:
@@ -36,7 +36,7 @@ def resume(machine: str, by: User | None = None) -> int:
 
 
 def _set(machine: str, drained_by: str, by: User | None) -> int:
-    workers = Worker.objects.filter(name__startswith=f"{machine}/")
+    workers = Worker.objects.on(machine)
     changed = workers.filter(drained_by="") if drained_by else workers.exclude(drained_by="")
     with transaction.atomic():
         count: int = changed.update(drained_by=drained_by)
@@ -47,7 +47,7 @@ def _set(machine: str, drained_by: str, by: User | None) -> int:
 
 def unaware(machine: str, since: datetime) -> WorkerQuerySet:
     """Return the live workers of a machine that have not said since then that they take no work."""
-    workers: WorkerQuerySet = Worker.objects.live().filter(name__startswith=f"{machine}/")
+    workers: WorkerQuerySet = Worker.objects.live().on(machine)
     return workers.filter(Q(problem="") | Q(last_seen_at__lte=since))
 
 

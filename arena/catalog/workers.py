@@ -31,6 +31,10 @@ class WorkerQuerySet(models.QuerySet["Worker"]):
     def live(self) -> Self:
         return self.filter(live=True)
 
+    def on(self, machine: str) -> Self:
+        """Return the workers of a machine."""
+        return self.filter(name__startswith=f"{machine}/")
+
     def fit(self) -> Self:
         """Return the live workers that take work: those without a problem."""
         return self.live().filter(problem="")
@@ -73,7 +77,7 @@ class Worker(models.Model):
     drained_by = models.CharField(max_length=150, blank=True)
     """Name of who let it take nothing new; empty where it takes work."""
     alerted = models.BooleanField(default=False)
-    """Whether the last alert said that it takes no work or is silent."""
+    """True where the last alert said that it takes no work or is silent."""
     commit = models.CharField(max_length=40, blank=True)
     judge_version = models.CharField(max_length=50, blank=True)
     migrations = models.PositiveIntegerField(null=True, blank=True)

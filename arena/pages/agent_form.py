@@ -6,12 +6,11 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
-from arena.accounts.auth import signed_in
+from arena.accounts.auth import require_staff, signed_in
 from arena.catalog import services
 from arena.catalog.availability import known_providers, live_workers
 from arena.catalog.forms import AgentForm, ChangedAgentForm
@@ -21,13 +20,14 @@ from arena.errors import Invalid
 
 SETTINGS = "settings"
 COPIED = ("model", "provider", "description")
+REFUSAL = "Only staff make and change agents: an agent spends their key."
 
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def new(request: HttpRequest) -> HttpResponse:
     """Show the harnesses; of `?harness=`, or of the agent `?from=`, the form of a new agent."""
-    _require_staff(request)
+    require_staff(request, REFUSAL)
     slug, name = request.GET.get("from", ""), request.GET.get("harness", "")
     source = get_object_or_404(Agent, slug=slug) if slug else None
     if source is None and not name:
@@ -62,7 +62,7 @@ def new(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit(request: HttpRequest, slug: str) -> HttpResponse:
     """Change an agent that a person made; with runs, it keeps its model and its settings."""
-    _require_staff(request)
+    require_staff(request, REFUSAL)
     agent = get_object_or_404(Agent, slug=slug)
     harness = Harness.objects.filter(name=agent.adapter).first()
     if agent.shipped:
@@ -90,11 +90,6 @@ def edit(request: HttpRequest, slug: str) -> HttpResponse:
             return redirect("agent", slug)
     context = {"form": form, "settings_form": settings_form, "harness": harness}
     return _form_page(request, {**context, "agent": agent, "runs": runs})
-
-
-def _require_staff(request: HttpRequest) -> None:
-    if not request.user.is_staff:
-        raise PermissionDenied("Only staff make and change agents: an agent spends their key.")
 
 
 def _settings_form(harness: Harness, data: Any, source: Agent | None) -> SettingsForm:

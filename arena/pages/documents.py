@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from arena.runs.code.highlighting import code_html
+from arena.runs.trace.markdown import highlighted
 
 TASKS = "tasks"
 """Name of the document that describes a folder of a task."""
@@ -66,7 +66,7 @@ def _described(name: str, path: Path) -> Document:
 @lru_cache(64)
 def html_of(document: Document) -> SafeString:
     """Return the HTML of a document; links to files that are no page lead nowhere."""
-    options = {"html": False, "highlight": _highlighted}
+    options = {"html": False, "highlight": highlighted}
     parser = MarkdownIt("commonmark", options).enable("table").disable("image")
     tokens = parser.parse(document.path.read_text())
     for token, following in zip(tokens, [*tokens[1:], Token("", "", 0)], strict=True):
@@ -94,7 +94,3 @@ def _relink(token: Token) -> None:
         token.attrSet("href", reverse("document", args=[name]) + hash_sign + fragment)
     else:
         token.attrs.pop("href")
-
-
-def _highlighted(code: str, language: str, _attributes: str) -> str:
-    return f'<pre class="hl" tabindex="0"><code>{code_html(code, language)}</code></pre>'

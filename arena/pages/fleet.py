@@ -8,7 +8,6 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -16,13 +15,14 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from arena import queue
-from arena.accounts.auth import signed_in
+from arena.accounts.auth import require_staff, signed_in
 from arena.catalog import fleet
 from arena.catalog.models import Hardware, Worker
 from arena.runs.models import Evaluation, Run
 from arena.runs.states import EvaluationStatus, RunStatus
 
 MACHINES_A_PAGE = 50
+REFUSAL = "Only staff see the fleet."
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Line:
 @login_required
 @require_safe
 def machines(request: HttpRequest) -> HttpResponse:
-    _require_staff(request)
+    require_staff(request, REFUSAL)
     workers = Worker.objects.select_related("hardware").order_by("name")
     found = [
         Machine(name, tuple(sorted(group, key=lambda w: w.last_seen_at, reverse=True)))
@@ -87,7 +87,7 @@ def _lines() -> list[Line]:
 @require_POST
 def drain(request: HttpRequest) -> HttpResponse:
     """Let a machine take nothing new, or with `resume` take work again."""
-    _require_staff(request)
+    require_staff(request, REFUSAL)
     machine = request.POST.get("machine", "").replace("\0", "")
     if not fleet.is_known(machine):
         messages.error(request, "No worker of this machine is known.")
@@ -98,8 +98,3 @@ def drain(request: HttpRequest) -> HttpResponse:
         fleet.drain(machine, signed_in(request))
         messages.success(request, f"{machine} takes nothing new, and finishes what it has.")
     return redirect("fleet")
-
-
-def _require_staff(request: HttpRequest) -> None:
-    if not request.user.is_staff:
-        raise PermissionDenied("Only staff see the fleet.")

@@ -37,7 +37,7 @@ def _rendered(text: str) -> SafeString:
     return mark_safe(html)
 
 
-def _highlighted(code: str, language: str, _attributes: str) -> str:
+def highlighted(code: str, language: str, _attributes: str) -> str:
     """Return a block of code as HTML, coloured if its language is known."""
     return f'<pre class="hl" tabindex="0"><code>{code_html(code, language)}</code></pre>'
 
@@ -69,7 +69,7 @@ def _open_cell(
 
 def _parser() -> MarkdownIt:
     """Return the parser. A message has no headings of its own, because the page has them."""
-    options = {"html": False, "breaks": True, "highlight": _highlighted}
+    options = {"html": False, "breaks": True, "highlight": highlighted}
     parser = MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable("image")
     parser.validateLink = lambda url: bool(WEB_LINK.match(url))  # type: ignore[method-assign]
     parser.add_render_rule("link_open", _open_link)

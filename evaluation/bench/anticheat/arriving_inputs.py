@@ -8,12 +8,12 @@ are there before, as in any window; in the other they arrive. Honest launches do
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections.abc import Callable
 
 import torch
 
+from evaluation.bench.anticheat import staged_inputs
 from evaluation.bench.anticheat.prefetched_inputs import evict
 from evaluation.bench.memory.cuda_ipc import DeviceMemory
 from evaluation.bench.memory.host import HostMemory
@@ -22,9 +22,7 @@ from evaluation.bench.timing.gpu_clock import GpuClock, observable_outputs
 from evaluation.bench.timing.window import WindowTimer
 
 MIN_LAUNCHES, MAX_BYTES = 32, 256 << 20
-"""Launches of a run, at least, and bytes of their inputs. A launch with larger ones fills the GPU
-alone.
-"""
+"""Launches of a run, at least, and bytes of their inputs. Runs of four launches were too noisy."""
 PAIRS = 3
 """Pairs of runs, of which the median counts."""
 FREE_SHARE, FREE_NS = 0.01, 20_000
@@ -38,7 +36,7 @@ On two H200s honest launches were longer by at most 0.3 % or 10 ns, in 38 cases
 def charged_ns(
     timer: WindowTimer,
     memory: HostMemory | DeviceMemory,
-    clock: Callable[[Region, int, int, int], GpuClock] = GpuClock,
+    new_clock: Callable[[Region, int, int, int], GpuClock] = GpuClock,
     empty_cache: Callable[[], object] = evict,
 ) -> float:
     """Return the nanoseconds by which arriving inputs make a launch of a timer longer.
@@ -50,11 +48,8 @@ def charged_ns(
     count = min(timer.launches, ring.slots, MAX_BYTES // layout.stride)
     if not timer.captured or count < MIN_LAUNCHES or not observable_outputs(ring.outputs.layout):
         return 0.0
-    stage = memory.region("stage", dataclasses.replace(layout, slots=count, seed=0))
-    try:
-        delays = _delays(timer, stage, clock, empty_cache)
-    finally:
-        stage.close()
+    with staged_inputs.stage_of(memory, layout, count) as stage:
+        delays = _delays(timer, stage, new_clock, empty_cache)
     return beyond_free(statistics.median(delays), timer.launch_ns, count) if delays else 0.0
 
 
@@ -77,7 +72,7 @@ def _delays(
     """
     rows = stage.layout.rows(stage.bytes)
     ring, count = timer.ring, len(rows)
-    where = f"{timer.where}, inputs that arrive just before their launch"
+    where = f"{timer.where}, {staged_inputs.ARRIVING}"
     inputs = [ring.inputs.row(number) for number in range(count)]
 
     def launch_ns(found: torch.Tensor) -> float | None:

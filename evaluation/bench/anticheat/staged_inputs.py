@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -19,6 +21,7 @@ from evaluation.bench.anticheat.prefetched_inputs import PrefetchCheck
 from evaluation.bench.memory.cuda_ipc import DeviceMemory
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.input_slices import secret_slice
+from evaluation.bench.memory.layout import Layout, Region
 from evaluation.bench.timing.window import WindowTimer
 
 MAX_LAUNCHES, MAX_BYTES = 64, 256 << 20
@@ -27,6 +30,9 @@ CHECKED, CHECK_SECONDS = 16, 0.05
 """Launches of a stretch whose values are checked, and seconds for more of them. Work ahead of time
 is wrong in most of them, or in a single one.
 """
+
+ARRIVING = "inputs that arrive just before their launch"
+"""End of the place that a refusal names."""
 
 
 def check(
@@ -50,9 +56,8 @@ def check(
     count = min(max_launches, launches, max(2, max_bytes // layout.stride))
     first = secrets.randbelow(launches - count + 1) * secrets.randbelow(2)
     inputs = [ring.inputs.row(first + number) for number in range(count)]
-    stage = memory.region("stage", dataclasses.replace(layout, slots=count, seed=0))
-    rows = stage.layout.rows(stage.bytes)
-    try:
+    with stage_of(memory, layout, count) as stage:
+        rows = stage.layout.rows(stage.bytes)
         ring.refill(first, count)
         torch.stack(inputs, out=rows)
         for number, row in enumerate(inputs):
@@ -67,9 +72,17 @@ def check(
         timer.process.run_prepared(ring.poll)
         if prefetch:
             prefetch.check(timer.where)
-        where = f"{timer.where}, inputs that arrive just before their launch"
+        where = f"{timer.where}, {ARRIVING}"
         ring.verify(first, count, 0, where)
         ring.verify_launches(first, checked_launches(count, ring.check_seconds), where)
+
+
+@contextmanager
+def stage_of(memory: HostMemory | DeviceMemory, layout: Layout, count: int) -> Iterator[Region]:
+    """Yield memory for the inputs of so many launches, in the order of the launches."""
+    stage = memory.region("stage", dataclasses.replace(layout, slots=count, seed=0))
+    try:
+        yield stage
     finally:
         stage.close()
 

@@ -15,6 +15,7 @@ from functools import partial
 import torch
 
 from evaluation.bench.anticheat.late_inputs import LateInputs
+from evaluation.bench.anticheat.staged_inputs import ARRIVING
 from evaluation.bench.process.handle import no_sampling
 from evaluation.bench.timing import estimates
 from evaluation.bench.timing.estimates import Block
@@ -206,7 +207,7 @@ class ModelWindows:
             try:
                 self.process.stage(stage, 0)
                 self.process.run_prepared(lambda: None)
-                where = f"{self.phase}, {self.regime}, inputs that arrive just before their launch"
+                where = f"{self.phase}, {self.regime}, {ARRIVING}"
                 chosen = secrets.SystemRandom().sample(
                     range(self.launches), min(self.launches, STAGED_CHECKED)
                 )
