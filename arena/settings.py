@@ -203,7 +203,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 
 SHARED_COUNTERS = os.environ.get("ARENA_SHARED_COUNTERS") == "1"
-"""Whether several web servers share the counters of logins and requests, in the queue's server."""
+"""True where several web servers share the counters of logins and requests, in the queue server."""
 CACHES: dict[str, dict[str, Any]] = {
     "default": {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",

@@ -47,7 +47,7 @@ class Translator(ABC):
         self.failure = ""
         """Why the program gave up, as its output says; empty if it did not."""
         self.at_limit = False
-        """Whether it ended at a limit of its settings, which is no failure."""
+        """True where it ended at a limit of its settings, which is no failure."""
         self._session = session
         self._model = session.model.name if session.model else ""
         self._calls = Calls(session)

@@ -85,7 +85,7 @@ ODD = {
 }
 
 
-def test_odd_machines_say_why_they_take_nothing_and_break_nothing(fleet):
+def test_unfit_machines_show_a_reason_and_take_and_break_nothing(fleet):
     for name, (odd, _) in ODD.items():
         machine = fleet.machine(name, HARDWARE)
         if name == "full":

@@ -24,7 +24,7 @@ TASK = "softmax/cpp-to-cpp"
 
 
 class Arrangement:
-    """What the test does to the database of the server."""
+    """Changes of the test to the database of the server."""
 
     def users(self) -> None:
         """Create one of staff and three users; the server knows no quick hash of passwords."""

@@ -30,7 +30,7 @@ def test_each_document_is_a_page_with_links_that_open(client):
             assert f'id="{anchor}"' in other, (name, target)
 
 
-def test_crawlers_are_told_what_not_to_read(client):
+def test_robots_txt_disallows_private_pages(client):
     lines = client.get("/robots.txt").content.decode().splitlines()
     assert lines[0] == "User-agent: *" and "Disallow: /curate/" in lines
     assert not [line for line in lines if "leaderboard" in line]

@@ -50,7 +50,7 @@ def test_fleet_page_shows_what_a_machine_states(staff, gpu_box):
     assert page.count("<form") - page.count('action="/logout/"') == 1, "one button for a machine"
 
 
-def test_fleet_page_without_workers_says_how_to_start_one(staff):
+def test_fleet_page_without_workers_names_the_command_that_starts_one(staff):
     assert "python -m runners worker" in staff.get(reverse("fleet")).content.decode()
 
 

@@ -100,7 +100,7 @@ def test_staff_act_on_a_run_and_an_agent_from_their_pages(start, client, bob):
     assert "kind=agent" in client.get(f"/agents/{run.agent.slug}/").content.decode()
 
 
-def test_run_that_only_some_can_see_says_so(client, start, bob):
+def test_page_of_a_private_run_names_its_visibility(client, start, bob):
     client.force_login(bob)
     for visibility, text in (("staff", "Only staff can see this"), ("owner", "Only its owner and")):
         run = start(visibility=visibility)

@@ -36,7 +36,7 @@ _EXTENSIONS = frozenset(
 _EXTENSION_RULES = tuple(rule for rule in RULES if rule[0] != "library-wrapper")
 """Rules for C++ or CUDA in a string; PyTorch's own headers are allowed there."""
 SWITCHES = "torch.backends."
-"""Where PyTorch keeps its switches, such as `torch.backends.cudnn.benchmark`."""
+"""Places of PyTorch's switches, such as `torch.backends.cudnn.benchmark`."""
 
 
 TEXTS = Texts(

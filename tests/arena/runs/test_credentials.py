@@ -1,4 +1,4 @@
-"""What a worker's own credentials reach: its work, and nothing of accounts or of other runs."""
+"""Reach of a worker's own credentials: its work, and nothing of accounts or of other runs."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_machine_puts_back_what_broke(boxes, start):
     assert (evaluation.status, evaluation.broken_on) == ("queued", BUILDER)
 
 
-def test_machine_registers_its_device_and_sends_heartbeats(boxes, hardware):
+def test_machine_with_a_role_registers_its_device_and_updates_last_seen_at(boxes, hardware):
     device = {"slug": "test-cpu", "name": "Test CPU", "kind": "cpu", "peaks": {"copy_gbps": 12.0}}
     with role_of(GPU_BOX):
         assert is_limited()

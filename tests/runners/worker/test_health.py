@@ -155,7 +155,7 @@ def test_drain_waits_for_what_the_machine_holds(
 
 
 @pytest.mark.django_db
-def test_drain_of_a_machine_without_workers_says_so() -> None:
+def test_drain_of_a_machine_without_workers_fails_with_a_message() -> None:
     assert draining.drain() == 1
 
 

@@ -180,7 +180,7 @@ def test_excess_of_a_candidate_counts_only_beyond_chance() -> None:
     assert excess([value - 200 for value in EVEN], EVEN, *allowed) == 0.0, "never negative"
 
 
-def test_excess_beyond_the_most_is_charged_whatever_its_error() -> None:
+def test_excess_beyond_the_most_is_charged_for_any_error() -> None:
     assert excess([value + 20 for value in EVEN], EVEN, 15.0, 25.0) == 0.0
     assert excess([value + 20 for value in EVEN], EVEN, 15.0, 15.0) == pytest.approx(20)
 
