@@ -85,6 +85,22 @@ def test_admission_found_elsewhere_holds_until_checked_here(tasks, tmp_path, cli
     assert "Not admitted: mutant x passed." in page
 
 
+def test_admission_without_judged_implementations_counts_none_of_them(tasks, tmp_path, client):
+    sync_tasks(tasks)
+    task = Task.objects.by_slug("softmax/torch-to-cpp").get()
+    found = {"hash": task.version.content_hash, "admitted": True, "problems": []}
+    results = {"device": {"name": "Some CPU"}, "tasks": {task.slug: found}}
+    for honest, shown in ((0, ""), (1, ", 1 correct one passed")):
+        found["answers"] = {"probe": 0, "mutant": 0, "honest": honest}
+        (tmp_path / "admission-cpu.json").write_text(json.dumps(results))
+        keep_admissions(tmp_path)
+        page = client.get(f"/tasks/{task.slug}/").content.decode()
+        text = " ".join(
+            page.partition("Admitted on Some CPU: ")[2].partition(" A version")[0].split()
+        )
+        assert text == f"wrong implementations made from its reference were rejected{shown}."
+
+
 def test_sync_of_new_content_makes_a_version_and_old_content_restores_one(tasks):
     sync_tasks(tasks)
     task = Task.objects.by_slug("rms_norm/cpp-to-cpp").get()

@@ -178,6 +178,24 @@ def test_failed_check_names_the_mutant_that_passes(
     assert "A check of these files failed" in answer.content.decode()
 
 
+def test_traceback_of_a_crashed_mutant_shows_its_last_line_first(
+    page: Client, draft: Draft, staff: Any, bench: Hardware
+) -> None:
+    lines = ("Traceback (most recent call last):", '  File "x.py", line 3', "ValueError: <b>")
+    attempt = {
+        "type": "attempt", "task": f"{NAME}/cpp-to-cpp", "role": "mutant", "name": "squared",
+        "verdict": "failed", "reason": "CRASH", "as_expected": False, "seconds": 1,
+        "message": "\n".join(lines),
+    }  # fmt: skip
+    check = checked(draft, staff, False, attempt, admission(f"{NAME}/cpp-to-cpp", "0", False))
+    shown = page.get(reverse("check", args=[check.pk])).content.decode()
+    cell = shown.partition('data-label="Found"')[2].partition("</td>")[0]
+    first, _, folded = cell.partition("<details>")
+    assert "ValueError: &lt;b&gt;" in first and "Traceback" not in first
+    whole = "\n".join(lines).replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    assert re.search(r"<pre[^>]*>(.*?)</pre>", folded, re.DOTALL)[1] == whole
+
+
 def test_tasks_are_listed_by_pages_and_searched_by_words(page: Client, staff: Any) -> None:
     names = [f"task{number:02}" for number in range(52)]
     for name in names:
