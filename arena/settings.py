@@ -153,6 +153,7 @@ if "runserver" in sys.argv and not HEADLESS:  # the others would import a web se
     INSTALLED_APPS = ["daphne", *INSTALLED_APPS]
 
 MIDDLEWARE = [
+    "arena.logs.Requests",
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.gzip.GZipMiddleware",  # which pads what it packs against BREACH
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -254,20 +255,26 @@ USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+LOG_FORMAT = os.environ.get("ARENA_LOG_FORMAT", "text")  # or json
+LOG_LEVEL = os.environ.get("LOG_LEVEL", "INFO")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "line": {"format": LOG_LINE},
-        "one_line": {"()": "arena.logs.OneLine", "fmt": LOG_LINE},
+        "text": {"format": LOG_LINE},
+        "json": {"()": "arena.logs.Json"},
+        "one_line_text": {"()": "arena.logs.OneLine", "fmt": LOG_LINE},
+        "one_line_json": {"()": "arena.logs.OneLineJson"},
     },
     "handlers": {
-        "console": {"class": "logging.StreamHandler", "formatter": "line"},
-        "one_line": {"class": "logging.StreamHandler", "formatter": "one_line"},
+        "console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT},
+        "one_line": {"class": "logging.StreamHandler", "formatter": f"one_line_{LOG_FORMAT}"},
     },
+    "root": {"handlers": ["console"], "level": "WARNING"},
     "loggers": {
-        "arena": {"handlers": ["console"], "level": os.environ.get("LOG_LEVEL", "INFO")},
+        **{name: {"level": LOG_LEVEL} for name in ("arena", "runners", "evaluation", "daphne")},
         # What is refused is one line, without a traceback of ours.
         "django.security": {"handlers": ["one_line"], "propagate": False},
+        "django.request": {"level": "ERROR"},  # the web server logs each request with its status
     },
 }

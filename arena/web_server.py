@@ -8,10 +8,11 @@ So the limits are here, where its parts arrive.
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,12 +20,23 @@ import daphne.server
 from daphne.cli import CommandLineInterface
 from daphne.http_protocol import HTTPFactory, WebRequest
 
+logger = logging.getLogger("arena.web_server")  # it runs as __main__
+
 APPLICATION = "arena.asgi:application"
 MAX_BODY_BYTES = 6 << 20
 """The largest form of a browser is an archive of a task, the largest API call a batch of events."""
 MAX_BODY_SECONDS = 120.0
 """From the first line of a request to the end of its body."""
 MAX_ANSWER_SECONDS = 120
+LOGGED = {
+    "client": "client",
+    "method": "method",
+    "path": "path",
+    "status": "status",
+    "bytes": "size",
+    "seconds": "time_taken",
+}
+"""Values of a line about a request, with their names in Daphne."""
 LINGER_SECONDS = 5.0
 """A refused body is read and dropped this long: a connection closed at once could take the refusal
 from a client that is still sending."""
@@ -103,11 +115,22 @@ class Factory(HTTPFactory):  # type: ignore[misc]
 
 
 class Server(daphne.server.Server):  # type: ignore[misc]
-    """Daphne's server, which ends a body that takes more than `body_timeout` seconds."""
+    """Daphne's server, which ends a body that takes more than `body_timeout` seconds.
+
+    It logs requests as all else is logged, and not to a stream of their own.
+    """
 
     def __init__(self, *args: Any, body_timeout: float = MAX_BODY_SECONDS, **more: Any) -> None:
-        super().__init__(*args, **more)
+        super().__init__(*args, **{**more, "action_logger": log_action})
         self.body_timeout = body_timeout
+
+
+def log_action(protocol: str, action: str, details: Mapping[str, Any]) -> None:
+    """Log the end of a request, and each change of a socket."""
+    about = {name: details[key] for name, key in LOGGED.items() if details.get(key) is not None}
+    what = about.get("method") or f"{protocol} {action}"
+    words = (what, about.get("path"), about.get("status"), "from", about.get("client"))
+    logger.info("%s", " ".join(str(each) for each in words if each), extra={"about": about})
 
 
 class CommandLine(CommandLineInterface):  # type: ignore[misc]

@@ -10,7 +10,6 @@ python -m runners worker --drain                let the workers of this machine 
 # Imports in functions: Django's models can be imported only after `django.setup`.
 
 import argparse
-import logging
 import os
 import sys
 
@@ -100,11 +99,6 @@ def _sync(options: argparse.Namespace) -> int:
 def _worker(options: argparse.Namespace) -> int:
     import django
 
-    logging.basicConfig(
-        level=os.environ.get("LOG_LEVEL", "INFO"),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    logging.getLogger("dramatiq").setLevel(logging.WARNING)
     django.setup()
     if options.drain or options.resume:
         from runners.worker.draining import drain, resume

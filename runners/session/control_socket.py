@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import json
 import math
 import os
@@ -88,8 +89,8 @@ class ControlSocket:
         finally:
             os.close(folder)
         self._thread = threading.Thread(
-            target=self._server.serve_forever,
-            args=(POLL_SECONDS,),
+            target=contextvars.copy_context().run,  # its log lines name the run
+            args=(self._server.serve_forever, POLL_SECONDS),
             name=f"control socket of {self._folder.name}",
         )
         self._thread.start()

@@ -11,12 +11,21 @@ from typing import Any
 import dramatiq
 from dramatiq import Broker, MessageProxy, Middleware
 
-from arena import queue
+from arena import logs, queue
 from runners.worker import attempt, judging
+
+ABOUT = {
+    "run_agent": "run",
+    "build": "evaluation",
+    "measure": "evaluation",
+    "compose": "composition",
+    "check_draft": "check",
+}
+"""Names of what actors work on, which is their first argument."""
 
 
 class Current(Middleware):
-    """Number of messages that this process works on."""
+    """Number of messages that this process works on; log lines have what each is about."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -28,6 +37,9 @@ class Current(Middleware):
 
     def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
         self._add(1)
+        logs.begin()
+        for subject in message.args[:1]:
+            logs.add(**{ABOUT[message.actor_name]: subject})
 
     def after_process_message(
         self,

@@ -17,6 +17,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connections
 
+from arena import logs
 from arena.catalog.task_folders import root_of
 from arena.errors import Conflict, UserError
 from arena.runs import services
@@ -64,6 +65,7 @@ def attempt(run_id: str = "") -> None:
     run = services.claim_run(run_id, lease) if run_id else services.claim_next(lease)
     if run is None:
         return
+    logs.add(run=run.pk)
     try:
         sweep()
         _Attempt(run, lease).carry_out()

@@ -17,6 +17,7 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError
 
+from arena import logs
 from arena.catalog.models import Hardware
 from arena.catalog.task_folders import root_of
 from arena.leases import is_limited
@@ -96,6 +97,7 @@ def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None
     evaluation = services.claim_evaluation(evaluation_id, stage.takes, stage.holds, lease)
     if evaluation is None:
         return
+    logs.add(run=evaluation.submission.run_id)
     try:
         report = Judging(
             f"evaluation {evaluation_id}",

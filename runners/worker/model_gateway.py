@@ -7,6 +7,7 @@ is good for its own gateway only, whose socket is in the network of its own sand
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import json
 import logging
 import math
@@ -155,7 +156,11 @@ class ModelGateway:
                     pass_fds=(ours.fileno(),),
                     grace_seconds=REPORT_SECONDS,
                 )
-            thread = threading.Thread(target=self._follow, name=f"gateway of {self._run.pk}")
+            thread = threading.Thread(
+                target=contextvars.copy_context().run,
+                args=(self._follow,),
+                name=f"gateway of {self._run.pk}",
+            )
             thread.start()
             try:
                 yield theirs.fileno()
