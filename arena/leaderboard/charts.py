@@ -26,6 +26,12 @@ from arena.leaderboard.ranking.frontier import Frontier
 from arena.leaderboard.ranking.rankings import Row
 
 DASHES = ("solid", "solid", "solid", "dash", "dash")
+SPENDING = {
+    "usd": ("for $%{x:.3~g} per solved task", "US dollars per solved task"),
+    "tokens": ("for %{x:.3~s} tokens per solved task", "tokens per solved task"),
+    "memory": ("with %{x:.2~f} times the memory", "GPU memory over that of the baseline"),
+}
+"""What each unit of a frontier is called beside a point, and along the axis."""
 
 
 def generalization_chart(rows: Sequence[Row]) -> Figure:
@@ -53,10 +59,9 @@ def generalization_chart(rows: Sequence[Row]) -> Figure:
 
 
 def frontier_chart(shown: Frontier) -> Figure:
-    """Draw each agent at what a solved task costs it and its speedup; a line joins the frontier."""
-    in_usd = shown.unit == "usd"
-    spent = "$%{x:.3~g}" if in_usd else "%{x:.3~s} tokens"
-    hover = f"%{{text}}: %{{y:.2f}}× for {spent} per solved task<extra></extra>"
+    """Draw each agent at what it spends and its speedup; a line joins the frontier."""
+    spent, axis = SPENDING[shown.unit]
+    hover = f"%{{text}}: %{{y:.2f}}× {spent}<extra></extra>"
     others = [point for point in shown.points if not point.best]
     data: list[Figure] = []
     for name, points, colour, symbol in (
@@ -77,8 +82,7 @@ def frontier_chart(shown: Frontier) -> Figure:
         if points == shown.best:
             drawn |= {"mode": "lines+markers+text", "line": {"color": LINE, "shape": "hv"}}
         data.append(drawn)
-    unit = "US dollars" if in_usd else "tokens"
-    x = {**title(f"{unit} per solved task"), **_spending_axis(shown)}
+    x = {**title(axis), **_spending_axis(shown)}
     bottom = min(1.0, *(point.row.set_low for point in shown.points))
     top = max(point.row.set_high for point in shown.points)
     room = 0.15 * max(top - bottom, 0.5)
@@ -173,6 +177,7 @@ def _spending_axis(shown: Frontier) -> Figure:
     """
     spent = [point.spent for point in shown.points]
     prefix = "$" if shown.unit == "usd" else ""
+    suffix = "×" if shown.unit == "memory" else ""
     if not min(spent):
         return {"tickprefix": prefix, "rangemode": "tozero"}
     low, high = math.log10(min(spent)), math.log10(max(spent))
@@ -181,7 +186,10 @@ def _spending_axis(shown: Frontier) -> Figure:
     decades = range(math.floor(low), math.ceil(high) + 1)
     ticks = [digit * 10.0**power for power in decades for digit in (1, 2, 5)]
     shown_ticks = [tick for tick in ticks if low <= math.log10(tick) <= high]
-    text = [f"{prefix}{tick:,.10g}" if tick < 1e6 else f"{tick / 1e6:g}M" for tick in shown_ticks]
+    text = [
+        f"{prefix}{tick:,.10g}{suffix}" if tick < 1e6 else f"{tick / 1e6:g}M"
+        for tick in shown_ticks
+    ]
     return {"type": "log", "range": [low, high], "tickvals": shown_ticks, "ticktext": text}
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, FloatField, Q
+from django.db.models.functions import Cast, Greatest
 
 from arena.accounts.models import Viewer
 from arena.catalog.models import DIRECT, EXTERNAL, Task, TaskVersion, Worker
@@ -34,6 +35,42 @@ LOOKUPS = {
     "judge": "judge_version",
 }
 """Lookups of filters of runs; any other filter is the slug of a related row."""
+MIN_MEMORY_BYTES = 1 << 20
+"""GPU memory in bytes that less counts as in a ratio: about a block of the driver's."""
+
+
+def peak_memory_of(run: str) -> dict[str, models.Subquery]:
+    """Return the columns `peak_memory` and `baseline_memory` in bytes of the run in a field.
+
+    They are of the final verdict and of the public case that takes most, and None where no GPU was
+    measured.
+    """
+    return {
+        "peak_memory": _of_largest_case(run, F("memory_bytes")),
+        "baseline_memory": _of_largest_case(run, F("baseline_memory_bytes")),
+    }
+
+
+def memory_ratio_of(run: str) -> models.Subquery:
+    """Return the run's `peak_memory` over its `baseline_memory`, each at least `MIN_MEMORY_BYTES`.
+
+    None where one of them is.
+    """
+    own, baseline = (
+        Greatest(Cast(name, FloatField()), float(MIN_MEMORY_BYTES))
+        for name in ("memory_bytes", "baseline_memory_bytes")
+    )
+    return _of_largest_case(run, own / baseline, baseline_memory_bytes__isnull=False)
+
+
+def _of_largest_case(run: str, value: Any, **more: Any) -> models.Subquery:
+    from arena.runs.models import Measurement
+
+    measured = Measurement.objects.public().filter(
+        evaluation__submission__run=models.OuterRef(run), evaluation__scope=Scope.FINAL
+    )
+    most = measured.filter(memory_bytes__isnull=False, **more).order_by("-memory_bytes", "pk")
+    return models.Subquery(most.values(value=value)[:1])
 
 
 class RunQuerySet(LeasedQuerySet["Run"]):
@@ -124,20 +161,8 @@ class RunQuerySet(LeasedQuerySet["Run"]):
         )
 
     def with_peak_memory(self) -> Self:
-        """Add `peak_memory` and `baseline_memory` in bytes, of the public case that takes most.
-
-        They are of the final verdict, and None where no GPU was measured.
-        """
-        from arena.runs.models import Measurement
-
-        own = Measurement.objects.public().filter(
-            evaluation__submission__run=models.OuterRef("pk"), evaluation__scope=Scope.FINAL
-        )
-        most = own.exclude(memory_bytes=None).order_by("-memory_bytes", "pk")
-        return self.annotate(
-            peak_memory=models.Subquery(most.values("memory_bytes")[:1]),
-            baseline_memory=models.Subquery(most.values("baseline_memory_bytes")[:1]),
-        )
+        """Add the columns of `peak_memory_of` for each run."""
+        return self.annotate(**peak_memory_of("pk"))
 
     def matching(self, **filters: str | None) -> Self:
         """Filter by task, category, track, agent, hardware, status or experiment.

@@ -8,7 +8,10 @@ import pytest
 
 from arena.leaderboard.charts import memory_chart
 from arena.leaderboard.kernels.memory import MemoryFrontier, memory_frontiers, points_of
+from arena.leaderboard.ranking.boards import board
+from arena.leaderboard.ranking.frontier import memory_frontier
 from arena.runs.models import Measurement
+from arena.runs.scoring.standings import rebuild
 from tests.arena.factories import HIDDEN_CASE, finished
 
 MIB = 1 << 20
@@ -24,13 +27,15 @@ def frontier(*runs):
     return MemoryFrontier(SimpleNamespace(name="H200", slug="h200"), points_of(runs))
 
 
-def remember(run, seen, unseen=None):
+def remember(run, seen, unseen=None, baseline=None):
     """Give the cases of the run's final verdict a memory in MiB, and the baseline one more."""
     cases = Measurement.objects.filter(evaluation__submission__run=run)
     for split, size in (("seen", seen), ("unseen", unseen)):
         if size is not None:
-            sizes = {"memory_bytes": size * MIB, "baseline_memory_bytes": (size + 1) * MIB}
+            against = size + 1 if baseline is None else baseline
+            sizes = {"memory_bytes": size * MIB, "baseline_memory_bytes": against * MIB}
             cases.filter(split=split).update(**sizes)
+    rebuild()
 
 
 def test_frontier_has_the_kernels_that_none_beats_in_speed_and_memory():
@@ -86,3 +91,62 @@ def test_task_without_measured_memory_shows_no_picture_of_it(client, start, task
     finished(start())
 
     assert "Speed against memory" not in client.get(task.get_absolute_url()).content.decode()
+
+
+@pytest.mark.django_db
+def test_board_has_the_memory_of_kernels_over_that_of_their_baselines(client, start):
+    remember(finished(start()), 128, unseen=999, baseline=32)
+
+    (row,) = board().rows
+
+    assert row.memory_ratio == pytest.approx(4.0)
+    page = client.get("/leaderboard/").content.decode()
+    assert 'data-label="Memory">400%' in page and "/leaderboard/parts/memory/" in page
+
+
+@pytest.mark.django_db
+def test_memory_below_a_mebibyte_counts_as_one(start):
+    remember(finished(start()), 0, baseline=8)
+
+    assert board().rows[0].memory_ratio == pytest.approx(0.125)
+
+
+@pytest.mark.django_db
+def test_board_without_measured_memory_has_no_column_of_it(client, start):
+    finished(start())
+
+    assert board().rows[0].memory_ratio is None
+    page = client.get("/leaderboard/").content.decode()
+    assert 'data-label="Memory"' not in page and "/leaderboard/parts/memory/" not in page
+    assert "measures memory" in client.get("/leaderboard/parts/memory/").content.decode()
+
+
+def test_agents_that_none_beats_in_memory_and_speed_are_on_the_frontier():
+    def row(pk, low, memory):
+        agent = SimpleNamespace(pk=pk, title=f"agent {pk}")
+        return SimpleNamespace(rank=pk, solved=1.0, set_low=low, memory_ratio=memory, agent=agent)
+
+    small, fast, beaten, unknown = (
+        row(1, 1.2, 0.5),
+        row(2, 2.0, 2.0),
+        row(3, 1.1, 1.0),
+        row(4, 3, None),
+    )
+
+    found = memory_frontier([fast, beaten, small, unknown])
+
+    assert [point.row for point in found.points] == [small, beaten, fast]
+    assert [point.row for point in found.best] == [small, fast] and found.unknown == [unknown]
+    assert memory_frontier([unknown]) is None
+
+
+@pytest.mark.django_db
+def test_part_of_memory_draws_the_agents_by_their_share(client, start):
+    remember(finished(start()), 128, baseline=32)
+
+    page = client.get("/leaderboard/parts/memory/")
+
+    assert "Least memory and highest speedup" in page.content.decode()
+    (trace,) = page.context["chart"]["data"]
+    assert trace["x"] == [pytest.approx(4.0)]
+    assert page.context["chart"]["layout"]["xaxis"]["ticktext"] == ["5×"]

@@ -69,6 +69,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     "records-feed": [("GET", "/records.atom", PUBLIC)],
     "board-part": [
         ("GET", "/leaderboard/parts/frontier/", PUBLIC),
+        ("GET", "/leaderboard/parts/memory/", PUBLIC),
         ("GET", "/leaderboard/parts/nothing/", NEVER),
     ],
     "tasks": [("GET", "", PUBLIC)],

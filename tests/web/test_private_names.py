@@ -71,7 +71,7 @@ def addresses(values: dict[str, Any]) -> Iterator[str]:
     slug = values["agent"]
     yield from (f"/agents/{slug}/", f"/agents/{slug}/failures/", f"/agents/{slug}/edit/")
     yield from ("/experiments/canary-set/", "/tasks/canary_sum/", "/tasks/canary_sum/cpp-to-cpp/")
-    for part in ("frontier", "generalization", "categories", "experiments", "records"):
+    for part in ("frontier", "memory", "generalization", "categories", "experiments", "records"):
         yield f"/leaderboard/parts/{part}/?origin=all"
     yield from ("/leaderboard/?origin=all", "/leaderboard/?origin=external")
     yield from (f"/api/v1/leaderboard?origin={name}" for name in ("all", "external"))

@@ -13,7 +13,7 @@ Rows = NDArray[Any]
 `experiment` is 0 for a run of none. `version` is that of a standing, 0 for a row read from a run.
 `judge` is the version of the judge, `answered` the models that answered if they are others than
 those of the agents. `by_arena` is whether no mere user started it; `noisy` marks a pass with a case
-whose interval stayed wide.
+whose interval stayed wide. `memory_ratio` is GPU memory over that of the baseline.
 """
 SCORES = (
     "speedup", "low", "high", "unseen_speedup", "unseen_low", "unseen_high", "roofline_share",
@@ -26,7 +26,7 @@ COLUMNS = np.dtype(
         ("judge", "O"),
         ("answered", "O"),
         *[(name, "?") for name in ("by_arena", "passed", "noisy")],
-        *[(name, "f8") for name in SCORES],
+        *[(name, "f8") for name in (*SCORES, "memory_ratio")],
         *[(name, "f8") for name in ("created", "seconds", "rounds", "cost_usd", "tokens")],
     ]
 )

@@ -1,4 +1,4 @@
-"""Cost against the speedup over the set: the agents that none beats in both."""
+"""Cost or memory against the speedup over the set: the agents that none beats in both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = {"usd": "cost_per_solved", "tokens": "tokens_per_solved"}
 
 @dataclass(frozen=True)
 class Point:
-    """One ranked agent. `spent` is what a solved task costs it, in the unit of its `Frontier`."""
+    """One ranked agent. `spent` is the cost or memory of a solved task, as the `Frontier` says."""
 
     row: Row
     spent: float
@@ -23,12 +23,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Frontier:
-    """The agents whose spending is known, cheapest first, in `unit`: "usd" or "tokens"."""
+    """The agents whose spending is known, cheapest first, in `unit`.
+
+    It is "usd", "tokens" or "memory", a ratio to the baselines' memory.
+    """
 
     unit: str
     points: list[Point]
     unknown: list[Row]
-    """Agents that solved a task with a model of unknown price, or with unknown tokens."""
+    """Agents that solved a task with a model of unknown price, with unknown tokens or memory."""
 
     @property
     def best(self) -> list[Point]:
@@ -48,6 +51,13 @@ def frontier(rows: Sequence[Row]) -> Frontier | None:
         if known:
             return Frontier(unit, *_points(models, known))
     return None
+
+
+def memory_frontier(rows: Sequence[Row]) -> Frontier | None:
+    """Return the frontier of the ranked agents that solved a task; None without any memory."""
+    ranked = [row for row in rows if row.rank and row.solved]
+    known = {row.agent.pk: row.memory_ratio for row in ranked if row.memory_ratio is not None}
+    return Frontier("memory", *_points(ranked, known)) if known else None
 
 
 def _points(models: Sequence[Row], known: dict[int, float]) -> tuple[list[Point], list[Row]]:

@@ -46,8 +46,9 @@ class Row:
     `set_*` is the speedup over the set that ranks, with a task that it did not solve as 1x; the
     rank is by `set_low`. The other speedups are over the tasks that it solved. `noisy` of these
     have a noisy verdict, which `gap`, the share of the public speedup that held-out cases retain,
-    leaves out. `cost` is in US dollars; it is None where no run used a model, or where the price
-    of one is unknown. `unranked` has the reason of an agent without a rank.
+    leaves out. `memory_ratio` is the geomean of GPU memory over that of the baselines, None where
+    no GPU was measured. `cost` is in US dollars; it is None where no run used a model, or where the
+    price of one is unknown. `unranked` has the reason of an agent without a rank.
     """
 
     rank: int | None
@@ -72,6 +73,7 @@ class Row:
     noisy: int
     gap: float | None
     roofline_share: float | None
+    memory_ratio: float | None
     rounds: float
     seconds: float
     cost: float | None
@@ -287,6 +289,7 @@ def _summands(rows: Columns) -> dict[str, NDArray[Any]]:
     """Return what is added up over runs: figures, and counts of runs of which they are known."""
     costs, tokens = rows["cost_usd"], rows["tokens"]
     shares = rows["passed"] & (rows["roofline_share"] > 0)
+    sized = rows["passed"] & (rows["memory_ratio"] > 0)
     return {
         "runs": np.ones(len(rows)),
         "passed": rows["passed"],
@@ -300,6 +303,8 @@ def _summands(rows: Columns) -> dict[str, NDArray[Any]]:
         "counted": ~np.isnan(tokens),
         "log_share": np.log(np.where(shares, rows["roofline_share"], 1.0)),
         "shares": shares,
+        "log_memory": np.log(np.where(sized, rows["memory_ratio"], 1.0)),
+        "sized": sized,
     }
 
 
@@ -329,7 +334,7 @@ def _row(agent: Agent, number: int, scores: _Scores, size: int) -> dict[str, Any
     cost = None if sums["unpriced"] or not sums["priced"] else sums["cost"]
     tokens = int(sums["tokens"]) if sums["counted"] else None
     gap = scores.solved[GAP][number]
-    shares = sums["shares"]
+    shares, sized = sums["shares"], sums["sized"]
     return {
         "rank": None,
         "tied": False,
@@ -347,6 +352,7 @@ def _row(agent: Agent, number: int, scores: _Scores, size: int) -> dict[str, Any
         "noisy": scores.noisy[number],
         "gap": gap.speedup if gap else None,
         "roofline_share": math.exp(sums["log_share"] / shares) if shares else None,
+        "memory_ratio": math.exp(sums["log_memory"] / sized) if sized else None,
         "rounds": sums["rounds"] / total,
         "seconds": sums["seconds"] / total,
         "cost": cost,

@@ -38,7 +38,7 @@ from arena.leaderboard.ranking.columns import (
 )
 from arena.leaderboard.ranking.table import Catalog, ExperimentFacts, Table, TaskFacts, table_of
 from arena.runs.models import Experiment, Run, Standing
-from arena.runs.querysets import RunQuerySet
+from arena.runs.querysets import RunQuerySet, memory_ratio_of
 from arena.runs.scoring.standings import NEWEST_FIRST, PLACE, State, plus, standing_runs, state
 from arena.runs.states import RunStatus
 from evaluation.judge.kinds import kind_of
@@ -125,7 +125,8 @@ def newest_of(runs: RunQuerySet) -> Rows:
 def rows_of(runs: RunQuerySet) -> Rows:
     """Return these runs as rows, with the cost of the broken runs that they continue."""
     names = ("task_version__task", "agent", "hardware", "repeat", "task_version", "pk")
-    found = list(runs.values_list(*names, "cost_usd", "tokens", *OF_RUN))
+    measured = runs.annotate(memory_ratio=memory_ratio_of("pk"))
+    found = list(measured.values_list(*names, "cost_usd", "tokens", *OF_RUN, "memory_ratio"))
     continuing = Run.objects.exclude(continues=None).order_by()
     columns = ("pk", "continues", "continues__cost_usd", "continues__tokens")
     before = {pk: rest for pk, *rest in continuing.values_list(*columns)}
@@ -200,7 +201,9 @@ def _places() -> Rows:
 def _standings(above: int) -> Rows:
     names = (*PLACE_COLUMNS, "run__task_version", "run", "cost_usd", "tokens")
     rows = Standing.objects.filter(version__gt=above).order_by("pk")
-    found = rows.values_list(*names, "version", *(f"run__{name}" for name in OF_RUN))
+    rows = rows.annotate(memory_ratio=memory_ratio_of("run"))
+    of_run = *(f"run__{name}" for name in OF_RUN), "memory_ratio"
+    found = rows.values_list(*names, "version", *of_run)
     return np.array(
         [_row(each[:5], each[5], each[6:8], each[8], each[9:]) for each in found], COLUMNS
     )
@@ -213,7 +216,7 @@ def _row(
     version: int,
     of_run: Sequence[Any],
 ) -> tuple[Any, ...]:
-    """Return the columns of a run, from those that OF_RUN names."""
+    """Return the columns of a run, from those that OF_RUN names and its ratio of memory."""
     owner, staff, experiment, created, started, ended, *rest = of_run
     status, rounds, judge, answered, noisy, *scores = rest
     seconds = (ended - started).total_seconds() if started and ended else 0.0

@@ -44,7 +44,7 @@ from arena.leaderboard.ranking.filters import (
     NO_FILTERS,
     Filters,
 )
-from arena.leaderboard.ranking.frontier import Frontier, frontier
+from arena.leaderboard.ranking.frontier import Frontier, frontier, memory_frontier
 from arena.leaderboard.ranking.matrix import matrix, tasks_of
 from arena.leaderboard.ranking.rankings import GENERALIZATIONS, SEEN, Row
 from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
@@ -94,13 +94,14 @@ NAMED_CURVES = 3
 CSV_COLUMNS = (
     "rank", "agent", "title", "model", "unranked", "tied", "passed", "total", "tasks", "size",
     "solved", "pass_rate", "set_speedup", "set_low", "set_high", "speedup", "low", "high",
-    "unseen_speedup", "unseen_low", "unseen_high", "noisy", "gap", "roofline_share", "rounds",
-    "seconds", "cost", "tokens", "cost_per_solved", "tokens_per_solved",
+    "unseen_speedup", "unseen_low", "unseen_high", "noisy", "gap", "roofline_share",
+    "memory_ratio", "rounds", "seconds", "cost", "tokens", "cost_per_solved", "tokens_per_solved",
 )  # fmt: skip
 PARTS = {
     "matrix": "Every agent on every task",
     "generalization": "Public vs held-out speedup",
     "frontier": "Cost and speedup",
+    "memory": "Memory and speedup",
     "categories": "Speedup by category",
     "fast_p": "fast_p, the score of KernelBench",
 }
@@ -257,6 +258,16 @@ def frontier_caption(shown: Frontier) -> str:
     return f"Cheapest per solved task: {cheapest}. Fastest: {fastest}."
 
 
+def memory_caption(shown: Frontier) -> str:
+    """Return one sentence on the chart of memory."""
+    first, last = shown.best[0], shown.best[-1]
+    least = f"{first.row.agent.title}, {times(first.row.set_speedup)} with {share(first.spent)}"
+    if first is last:
+        return f"Least memory and highest speedup: {least} of the baselines’ memory."
+    fastest = f"{last.row.agent.title}, {times(last.row.set_speedup)} with {share(last.spent)}"
+    return f"Least of the baselines’ memory: {least}. Fastest: {fastest}."
+
+
 def scale_of(rows: Iterable[Row]) -> Scale:
     return Scale.over(rows, "set_low", "set_high")
 
@@ -323,6 +334,8 @@ def _table(shown: Board, asked: Filters, view: View, page: Page[Row], now: Snaps
     production = shown.filters.suite == PRODUCTION
     losing = losses(now, shown.filters) if production else {}
     spent = any(row.tokens is not None or row.cost is not None for row in shown.rows)
+    sized = any(row.memory_ratio is not None for row in shown.rows)
+    more = spent + sized - (view.p is not None)
     context = {
         "rows": rows,
         "board": shown,
@@ -335,8 +348,9 @@ def _table(shown: Board, asked: Filters, view: View, page: Page[Row], now: Snaps
         "repository": shown.filters.suite == REPOSITORY,
         "scale": scale_of(rows),
         "spent": spent,
+        "sized": sized,
         "needed": shown.needed,
-        "columns": COLUMNS_OF.get(shown.filters.suite, COLUMNS) + spent - (view.p is not None),
+        "columns": COLUMNS_OF.get(shown.filters.suite, COLUMNS) + more,
     }
     return render_to_string("leaderboard/table.html", context)
 
@@ -361,6 +375,8 @@ def _parts(shown: Board, view: View, now: Snapshot) -> list[tuple[str, str, str]
         names.append("generalization")
     if frontier(shown.rows):
         names.append("frontier")
+    if memory_frontier(shown.rows):
+        names.append("memory")
     if (
         len({option.value for option in options(shown.filters, "category", now) if option.count})
         > 1
@@ -409,6 +425,17 @@ def _frontier(request: HttpRequest, shown: Board) -> dict[str, Any]:
     }
 
 
+def _memory(request: HttpRequest, shown: Board) -> dict[str, Any]:
+    sizes = memory_frontier(shown.rows)
+    if sizes is None:
+        return {"frontier": None}
+    return {
+        "frontier": sizes,
+        "chart": frontier_chart(sizes),
+        "caption": memory_caption(sizes),
+    }
+
+
 def _fast_p(request: HttpRequest, shown: Board) -> dict[str, Any]:
     now = snapshot()
     scores = fast_p(results(now, shown.filters), now.agents, shown.tasks)
@@ -430,6 +457,7 @@ PART_CONTEXTS: dict[str, Callable[[HttpRequest, Board], dict[str, Any]]] = {
     "matrix": _matrix,
     "generalization": _generalization,
     "frontier": _frontier,
+    "memory": _memory,
     "categories": _categories,
     "fast_p": _fast_p,
 }

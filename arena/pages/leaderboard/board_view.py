@@ -24,12 +24,13 @@ COLUMNS = {
     "solved": "unseen_speedup",
     "retained": "gap",
     "roofline": "roofline_share",
+    "memory": "memory_ratio",
     "rounds": "rounds",
     "seconds": "seconds",
     "cost": "cost_per_solved",
 }
 """Columns that a reader can sort by, with the field of a row. Without one it is the rank."""
-ASCENDING = ("agent", "rounds", "seconds", "cost")
+ASCENDING = ("agent", "memory", "rounds", "seconds", "cost")
 """Columns of which the least stands first at the first click."""
 MAX_CHOSEN = 30
 

@@ -53,7 +53,7 @@ def ranked(entries: Iterable[Entry], by: str = "unseen") -> list[Row]:
     for entry in listed:
         for each in entry.results:
             row = np.zeros(1, COLUMNS)
-            for name in ("cost_usd", "tokens", "roofline_share"):
+            for name in ("cost_usd", "tokens", "roofline_share", "memory_ratio"):
                 row[name] = np.nan
             for prefix in ("", "unseen_"):
                 value = np.nan if each.speedup is None else each.speedup
