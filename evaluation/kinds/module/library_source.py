@@ -24,11 +24,17 @@ NOT_COPIED = ("extra_repr", "__repr__", "__setstate__")
 """Methods that change no result."""
 SUBSTITUTES = {
     "transformers.activations.ACT2FN": """\
+class QuickGELU(torch.nn.Module):
+    def forward(self, x):
+        return x * torch.sigmoid(1.702 * x)
+
+
 ACT2FN = {
     "silu": torch.nn.SiLU(),
     "swish": torch.nn.SiLU(),
     "gelu": torch.nn.GELU(),
     "gelu_pytorch_tanh": torch.nn.GELU(approximate="tanh"),
+    "quick_gelu": QuickGELU(),
     "relu": torch.nn.ReLU(),
 }""",
 }

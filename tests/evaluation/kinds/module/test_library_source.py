@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+import torch
 
 from evaluation.errors import TaskError
 from evaluation.kinds.module import library_source
@@ -68,3 +70,14 @@ def test_class_that_needs_half_of_its_library_is_not_portable() -> None:
 def test_signatures_have_no_annotations() -> None:
     found = library_source.signatures(f"{LLAMA}.LlamaRMSNorm")
     assert found == {"__init__": "self, hidden_size, eps=1e-06", "forward": "self, hidden_states"}
+
+
+def test_activations_of_a_copy_compute_what_those_of_the_library_do() -> None:
+    from transformers.activations import ACT2FN
+
+    names: dict[str, Any] = {"torch": torch}
+    exec(library_source.SUBSTITUTES["transformers.activations.ACT2FN"], names)
+    x = torch.randn(64, dtype=torch.float64)
+    assert "quick_gelu" in names["ACT2FN"], "CLIP's"
+    for name, function in names["ACT2FN"].items():
+        torch.testing.assert_close(function(x), ACT2FN[name](x))
