@@ -7,7 +7,7 @@ exceed one of them (see `fit`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -20,6 +20,11 @@ TAIL = 0.9
 MEDIAN_DEVIATIONS, TAIL_DEVIATIONS = 2.0, 3.0
 """Half the width of the confidence intervals of medians and of 90th percentiles."""
 MIN_ERROR = 1e-9
+MORE_RUNS = 7
+"""Runs on equal inputs after a first difference."""
+
+RankOutputs = Sequence[Mapping[str, torch.Tensor]]
+"""Outputs of each rank, by name."""
 
 
 def row_errors(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
@@ -45,6 +50,26 @@ def difference(found: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Ten
             share = float(unequal.double().mean())
             texts.append(f"{name}: {share:.2%}, by {off:.2g} at most, from row {row} on")
     return ", ".join(texts)
+
+
+def lasting_difference(decoy: Callable[[], RankOutputs], library: Callable[[], RankOutputs]) -> str:
+    """Return how a decoy's outputs differ from the library's on equal inputs; empty if equal.
+
+    Each returns the outputs of each rank. A model may give other bits once in many runs, so a
+    difference is followed by more runs of both. It counts if several of the decoy differ, and more
+    than twice as many as of the library, from the library's first outputs.
+    """
+
+    def text_of(found: RankOutputs) -> str:
+        pairs = zip(found, wanted, strict=True)
+        return ", ".join(filter(None, (difference(*pair) for pair in pairs)))
+
+    found, wanted = decoy(), library()
+    if not (text := text_of(found)):
+        return ""
+    more = [(text_of(decoy()), text_of(library())) for _ in range(MORE_RUNS)]
+    changed, own = (sum(map(bool, each)) for each in zip(*more, strict=True))
+    return text if changed > max(1, 2 * own) else ""
 
 
 def ratios(candidate: Sequence[torch.Tensor], baseline: Sequence[torch.Tensor]) -> Ratios:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -430,12 +431,12 @@ def _check_decoy(session: LiveSession, phase: str, memory: Any, count: int) -> N
     ]
     for _ in range(count):
         inputs = session.draw(phase)
-        found = []
-        for each in pair:
+
+        def outputs(each: windows.ModelWindows, inputs: Any = inputs) -> budget.RankOutputs:
             each.bind()
-            found.append(each.run(inputs, fixed=True)[1])
-        pairs = zip(*found, strict=True)  # decoy and library of each rank
-        if differs := ", ".join(filter(None, (budget.difference(*pair) for pair in pairs))):
+            return each.run(inputs, fixed=True)[1]
+
+        if differs := budget.lasting_difference(*(partial(outputs, each) for each in pair)):
             raise SubmissionError(
                 Reason.FORBIDDEN,
                 f"{phase}: the model's outputs differ while the candidate is loaded but not put "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -33,6 +35,29 @@ def test_difference_names_each_output_that_differs_and_its_first_row() -> None:
     assert budget.difference(found, wanted).startswith("tokens: 25.00%, by 6 at most, from row 3")
     found["logits"][0, 0] = torch.nan
     assert budget.difference(found, wanted).endswith("by inf at most, from row 0 on")
+
+
+@pytest.mark.parametrize(
+    ("decoy", "library", "lasts"),
+    [
+        ("0", "0", False),
+        ("10000000", "00000000", False),  # once in many runs
+        ("01000000", "10000000", False),  # so it does to the library
+        ("11111111", "00000000", True),
+        ("11000100", "00000000", True),  # at times
+        ("11111111", "00100000", True),
+        ("10111111", "01011011", False),  # the library's bits vary as often
+    ],
+)
+def test_difference_lasts_where_the_decoy_alone_differs_in_several_runs(
+    decoy: str, library: str, lasts: bool
+) -> None:
+    def outputs(bits: str) -> Callable[[], budget.RankOutputs]:
+        runs = iter(bits)
+        return lambda: [{"logits": torch.full((2, 4), float(next(runs)))}]
+
+    found = budget.lasting_difference(outputs(decoy), outputs(library))
+    assert bool(found) is lasts
 
 
 def test_ratios_of_doubled_errors_are_2() -> None:
