@@ -23,7 +23,6 @@ from evaluation.bench.process.freezer import Freezer
 from evaluation.bench.process.handle import ProcessHandle
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import SubmissionError
-from evaluation.kinds.kernel import session
 from evaluation.types import Reason
 
 BOTH = (CPU, GPU)
@@ -118,13 +117,6 @@ def _no_prefetch_check(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(prefetched_inputs.PrefetchCheck, "check", _nothing)
 
 
-def _no_second_baseline(patch: pytest.MonkeyPatch) -> None:
-    def unconfirmed(self: Any, measured: Any, measure_again: object) -> tuple[list[Any], int]:
-        return list(measured), 0
-
-    patch.setattr(session.MeasurementSession, "confirm_baseline", unconfirmed)
-
-
 def _no_go_token(patch: pytest.MonkeyPatch) -> None:
     """Start windows on a CPU by a request, as on a GPU."""
 
@@ -192,77 +184,67 @@ def _no_l2_reset(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cuda_ipc, "reset_persisting_l2", _nothing)
 
 
-MECHANISMS = tuple(
-    mechanism
-    for mechanism in (
-        Mechanism(
-            "launch-order",
-            "Launch-order samples",
-            (GPU,),
-            _no_launch_order,
-            frozenset({"launch_order.add", "window_checks.begin"}),
-        ),
-        Mechanism(
-            "late-inputs",
-            "Late inputs",
-            BOTH,
-            _no_late_inputs,
-            frozenset({"window_checks.check"}),
-        ),
-        Mechanism(
-            "prefetch-check",
-            "Prefetch check",
-            (GPU,),
-            _no_prefetch_check,
-            frozenset({"prefetched_inputs.check"}),
-        ),
-        Mechanism(
-            "staged-inputs",
-            "Staged-input check",
-            BOTH,
-            _no_staged_inputs,
-            frozenset({"staged_inputs.check"}),
-        ),
-        Mechanism(
-            "second-baseline",
-            "Baseline timed again without the candidate",
-            BOTH,
-            _no_second_baseline,
-        ),
-        Mechanism("go-token", "Go token", (CPU,), _no_go_token),
-        Mechanism(
-            "values",
-            "Values of timed launches, drawn in secret",
-            BOTH,
-            _no_values,
-            frozenset({"ring.verify_launches"}),
-        ),
-        Mechanism(
-            "poison",
-            "Poison in the outputs of timed launches",
-            BOTH,
-            _no_poison,
-            frozenset({"ring.verify"}),
-        ),
-        Mechanism("slot-order", "Slots in a secret order in memory", BOTH, _no_slot_order),
-        Mechanism("suspension", "Suspension between turns", BOTH, _no_suspension),
-        Mechanism(
-            "suspended-time",
-            "Processor time while suspended",
-            BOTH,
-            _no_suspended_time,
-            frozenset({"handle.check_suspended"}),
-        ),
-        Mechanism(
-            "idle-test",
-            "Idle GPU after a reply",
-            (GPU,),
-            _no_idle_test,
-            frozenset({"handle.require_idle"}),
-        ),
-        Mechanism("overhead", "Overhead beyond the baseline's", BOTH, _no_overhead),
-        Mechanism("l2-reset", "Reset of persisting L2 lines", (GPU,), _no_l2_reset),
-    )
-    if mechanism.name != "second-baseline" or window_checks is not None
+MECHANISMS = (
+    Mechanism(
+        "launch-order",
+        "Launch-order samples",
+        (GPU,),
+        _no_launch_order,
+        frozenset({"launch_order.add", "window_checks.begin"}),
+    ),
+    Mechanism(
+        "late-inputs",
+        "Late inputs",
+        BOTH,
+        _no_late_inputs,
+        frozenset({"window_checks.check"}),
+    ),
+    Mechanism(
+        "prefetch-check",
+        "Prefetch check",
+        (GPU,),
+        _no_prefetch_check,
+        frozenset({"prefetched_inputs.check"}),
+    ),
+    Mechanism(
+        "staged-inputs",
+        "Staged-input check",
+        BOTH,
+        _no_staged_inputs,
+        frozenset({"staged_inputs.check"}),
+    ),
+    Mechanism("go-token", "Go token", (CPU,), _no_go_token),
+    Mechanism(
+        "values",
+        "Values of timed launches, drawn in secret",
+        BOTH,
+        _no_values,
+        frozenset({"ring.verify_launches"}),
+    ),
+    Mechanism(
+        "poison",
+        "Poison in the outputs of timed launches",
+        BOTH,
+        _no_poison,
+        frozenset({"ring.verify"}),
+    ),
+    Mechanism("slot-order", "Slots in a secret order in memory", BOTH, _no_slot_order),
+    Mechanism("suspension", "Suspension between turns", BOTH, _no_suspension),
+    Mechanism(
+        "suspended-time",
+        "Processor time while suspended",
+        BOTH,
+        _no_suspended_time,
+        frozenset({"handle.check_suspended"}),
+    ),
+    Mechanism(
+        "idle-test",
+        "Idle GPU after a reply",
+        (GPU,),
+        _no_idle_test,
+        frozenset({"handle.require_idle"}),
+    ),
+    Mechanism("overhead", "Overhead beyond the baseline's", BOTH, _no_overhead),
+    Mechanism("l2-reset", "Reset of persisting L2 lines", (GPU,), _no_l2_reset),
 )
 """In the order in which a refusal is attributed: the first that is on its way."""

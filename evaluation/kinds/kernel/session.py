@@ -6,7 +6,7 @@ import math
 import secrets
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
@@ -31,7 +31,7 @@ from evaluation.bench.timing.window import WindowTimer
 from evaluation.bench.turns import MAX_LAUNCHES, Bench, Entrant, Timers
 from evaluation.device_kind import GPU, candidate_cores
 from evaluation.errors import Broken
-from evaluation.kinds.kernel import confirmation
+from evaluation.kinds.kernel import control
 from evaluation.kinds.kernel.baselines import cached_times
 from evaluation.kinds.kernel.builds import Build
 from evaluation.kinds.kernel.workload import OperatorWorkload
@@ -88,8 +88,6 @@ class MeasurementSession:
         self._bench = Bench(self._memory, self.disturbance.tolerant)
         self.measured_cases: dict[str, Case] = {}
         """Cases that were measured, by name."""
-        self.baseline_ns: dict[str, list[float]] = {}
-        """Nanoseconds per launch of the baseline's windows, by case."""
         self._seed = secrets.randbits(63) if task.operator.weights else None
         """Seed of the weights of a suite's module, which are new in each verdict."""
         self._compiled: Path | None = None
@@ -231,7 +229,6 @@ class MeasurementSession:
             self.disturbance.require_quiet(found.text, time.perf_counter() - started)
         blocks = found.counted
         self.measured_cases[case.name] = case
-        self.baseline_ns[case.name] = [block.baseline for block in blocks]
         interval = estimates.speedup_of(blocks, plan.spread)
         candidate_ns = statistics.median(block.candidate for block in blocks)
         warm = self._warm(case, candidate, candidate_ns) if plan.every_regime else None
@@ -269,15 +266,9 @@ class MeasurementSession:
         """Measure blocks of two timers over one ring."""
         return self._bench.blocks(candidate, against, plan)
 
-    def confirm_baseline(
-        self, measured: Sequence[Measurement], measure_again: Callable[[Case], Measurement]
-    ) -> tuple[list[Measurement], int]:
-        """See `confirmation.confirm_baseline`."""
-        return confirmation.confirm_baseline(self, measured, measure_again)
-
     def measure_control(self, measured: Sequence[Measurement]) -> Interval:
-        """See `confirmation.measure_control`."""
-        return confirmation.measure_control(self, measured)
+        """See `control.measure_control`."""
+        return control.measure_control(self, measured)
 
     def _warm(self, case: Case, cold: WindowTimer, cold_ns: float) -> float:
         """Return the nanoseconds per launch with warm caches, between two slots in turn."""

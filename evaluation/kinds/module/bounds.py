@@ -1,18 +1,14 @@
-"""Bounds of a model's gain: its ceiling, what its modules explain, and an unslowed baseline."""
+"""Bounds of a model's gain: its ceiling, and what its modules explain."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
-import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from evaluation.bench.timing.estimates import robust_spread
 from evaluation.code.cache_folder import replace_text
 from evaluation.kinds.module import drops, module_times, windows
 from evaluation.kinds.module.details import ModuleTiming, Timing
@@ -24,10 +20,6 @@ if TYPE_CHECKING:
     from evaluation.kinds.module.session import LiveSession
 
 CEILINGS = "ceilings.json"
-SLOWED, SLOWED_TIMES, SLOWED_WINDOWS = 0.02, 3, 11
-"""Share by which a baseline is slower beside the candidate, beyond chance; how often that must be
-seen before it counts; and windows of each time.
-"""
 
 
 class Measured(Protocol):
@@ -83,40 +75,6 @@ def fastest_alone(session: LiveSession, phase: str, known: ModuleTiming) -> Modu
         for timing in module_times.measure_shapes(session, task, phase, regimes)
     ]
     return max([known, *found], key=lambda timing: timing.speedup.high)
-
-
-def against_unslowed(session: LiveSession, phase: str, regime: Regime, timing: Timing) -> Timing:
-    """End the candidate, time the baseline again, and return the timing against the faster one.
-
-    A time is compared with that of another moment, so it must be faster each time, beyond chance.
-    """
-    session.end("candidate")
-    memory = session.phase_memory(phase, windows.slots_of(session, phase))
-    try:
-        baseline = ModelWindows(session, "library", phase, memory, regime)
-        share = 0.0
-        for _ in range(SLOWED_TIMES):
-            share = max(share, _unslowed_share(baseline, timing))
-            if share == 1:
-                return timing
-    finally:
-        memory.close()
-    speedup = timing.speedup
-    return dataclasses.replace(
-        timing,
-        baseline_us=timing.baseline_us * share,
-        speedup=Interval(speedup.speedup * share, speedup.low * share, speedup.high * share),
-    )
-
-
-def _unslowed_share(baseline: ModelWindows, timing: Timing) -> float:
-    """Return the baseline's time without the candidate as a share of that beside it, or 1."""
-    alone = windows.alone_ns(baseline, SLOWED_WINDOWS)
-    own = 2 * robust_spread([math.log(ns) for ns in alone])
-    own *= math.sqrt(math.pi / 2 / len(alone))
-    chance = math.hypot(timing.speedup.speedup / timing.speedup.low - 1, own) + SLOWED
-    share = statistics.median(alone) / 1e3 / timing.baseline_us
-    return share if share < 1 - chance else 1.0
 
 
 def ceiling(session: LiveSession, phase: str, regime: Regime, again: bool = False) -> Interval:

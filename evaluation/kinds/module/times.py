@@ -113,10 +113,6 @@ def measured_times(trial: Trial) -> GateResult:
     alone = modules[session.tasks[0].name] if len(modules) == 1 else {}
     reported = {mode: _reported(session, mode) for mode in ("candidate", "library")}
     memory_ratio = _resident(session, "candidate") / _resident(session, "library")
-    best = {
-        phase: bounds.against_unslowed(session, phase, phases[phase].chosen[1], timing)
-        for phase, timing in best.items()
-    }
     deployed = combined(best, session.size.steps)
     isolated = _isolated(timing for timings in modules.values() for timing in timings.values())
     detail = Times(

@@ -337,18 +337,6 @@ def measure(candidate: ModelWindows, baseline: ModelWindows, plan: Plan) -> Timi
     )
 
 
-def alone_ns(baseline: ModelWindows, count: int) -> list[float]:
-    """Return the nanoseconds of a launch in so many windows of the baseline by itself."""
-    plan, on_gpu = PLANS[baseline.session.kind], baseline.session.kind == GPU
-    baseline.start(launches_of(plan, baseline.launch_ns, baseline.memory.slots))
-    overheads, times = [], []
-    for _ in range(count):
-        overheads += [baseline.overhead()] if on_gpu else []
-        times.append(baseline.window())
-    blocks = without_overhead([Block(ns, ns) for ns in times], overheads)
-    return [block.baseline for block in blocks]
-
-
 def measured_blocks(candidate: ModelWindows, baseline: ModelWindows, plan: Plan) -> list[Block]:
     """Measure blocks; on a GPU without the time that handing it over takes."""
     overheads: list[float] = []

@@ -22,10 +22,8 @@ from evaluation.errors import SubmissionError
 from evaluation.judge.report import interval_text, overall
 from evaluation.kinds.kernel.gates import BROKEN_BY_SIZE, Trial
 from evaluation.kinds.kernel.gates.performance import (
-    confirm,
     measure,
     narrow,
-    slowed_text,
     too_fast,
 )
 from evaluation.tasks.neighbours import neighbours
@@ -72,7 +70,6 @@ def judge(trial: Trial) -> GateResult:
                 measured.append(measure(trial, case, plan))
             passed += 1
         measured = narrow(measured, {case.name: case for case in timed}, measure_again)
-        measured, slowed = confirm(trial, measured, measure_again)
     except SubmissionError as error:
         private |= {
             "case": case.name,
@@ -100,7 +97,6 @@ def judge(trial: Trial) -> GateResult:
     speed_text = ", speed not judged here"
     if speed:
         speed_text = f": {interval_text(speed)} on {len(measured)} near the public ones"
-        speed_text += slowed_text(slowed)
     drawn = [m.speedup for m in measured if m.split is Split.SAMPLED]
     return result(
         Verdict.PASSED,
@@ -111,7 +107,6 @@ def judge(trial: Trial) -> GateResult:
             "unseen": sum(c.split is Split.UNSEEN for c in cases),
             "sampled": sum(c.split is Split.SAMPLED for c in cases),
             "timed": len(measured),
-            "slowed": slowed,
             "error_of_draw": error_of_draw(drawn),
         },
         measurements=tuple(measured),

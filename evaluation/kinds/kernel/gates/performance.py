@@ -40,7 +40,6 @@ def judge(trial: Trial) -> GateResult:
         measured.append(measure(trial, case, one_regime if measured else plan))
     measure_again = partial(measure, trial, plan=one_regime)
     measured = narrow(measured, {case.name: case for case in cases}, measure_again)
-    measured, slowed = confirm(trial, measured, measure_again)
     # On a GPU a second process takes seconds to start, and none is slowed by where it lies.
     tolerant = trial.session.disturbance.tolerant
     controlled = trial.final and trial.task.kind == CPU and not tolerant
@@ -58,15 +57,13 @@ def judge(trial: Trial) -> GateResult:
     speed = overall(measured)
     assert speed is not None, "a task has seen cases"
     session = trial.session
-    notes = slowed_text(slowed) + _copies(measured)
     return result(
         Verdict.PASSED,
-        message=f"{interval_text(speed)} over {len(measured)} cases{notes}",
+        message=f"{interval_text(speed)} over {len(measured)} cases{_copies(measured)}",
         passed=len(measured),
         detail={
             "baseline": session.baseline(),
             "baseline_us": session.baseline_times(),
-            "slowed": slowed,
             "control": control,
         },
     )
@@ -124,25 +121,6 @@ def _copies(measured: Sequence[Measurement]) -> str:
         f"; on {count} the baseline copies its outputs as yours are copied, which counts up to 1x:"
         " name the outputs as parameters and fill them to save the copy"
     )
-
-
-def confirm(
-    trial: Trial, measured: list[Measurement], measure_again: Callable[[Case], Measurement]
-) -> tuple[list[Measurement], int]:
-    """Time the baseline of a final verdict again, without the candidate.
-
-    Returns: the measurements, and the number of those with a baseline that was slowed.
-    """
-    if not (trial.final and measured):
-        return measured, 0
-    return trial.session.confirm_baseline(measured, measure_again)
-
-
-def slowed_text(slowed: int) -> str:
-    if not slowed:
-        return ""
-    cases = "one case" if slowed == 1 else f"{slowed} cases"
-    return f"; without the candidate, the baseline was faster on {cases}: that time counts"
 
 
 def too_fast(measurement: Measurement) -> bool:
