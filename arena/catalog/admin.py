@@ -54,7 +54,8 @@ class TaskAdmin(ReadOnlyAdmin):
 
 @admin.register(TaskFolder)
 class TaskFolderAdmin(ReadOnlyAdmin):
-    list_display = ["operator", "content_hash", "created_at"]
+    list_display = ["operator", "content_hash", "imported", "created_at"]
+    list_filter = ["imported"]
     search_fields = ["operator", "content_hash"]
     date_hierarchy = "created_at"
 

@@ -199,14 +199,17 @@ class Task(models.Model):
 
 
 class TaskFolder(models.Model):
-    """The files of an operator that was published in the browser, as text by their paths.
+    """The files of a task that was published in the browser or imported, by their paths.
 
-    A folder never changes: other content is another folder.
+    A folder never changes: other content is another folder. A file is its text, or an object of
+    `task_folders.Packed` where it is no text or can be executed.
     """
 
     operator = models.CharField(max_length=100)
     content_hash = models.CharField(max_length=64)
     files: Any = models.JSONField()
+    imported = models.BooleanField(default=False)
+    """Whether a sync copied it from a folder of imported tasks, which it goes on to read."""
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
@@ -232,7 +235,7 @@ class TaskVersion(models.Model):
     folder = models.ForeignKey(
         TaskFolder, models.PROTECT, null=True, blank=True, related_name="versions"
     )
-    """Its files; without one they are in the tasks folder of the checkout."""
+    """Its files; a task of this project has none, since each checkout has them."""
     content_hash = models.CharField(max_length=64)
     public = models.JSONField(default=dict)
     admitted = models.BooleanField(default=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from arena.catalog.models import NEWEST_FIRST, Operator, Task, TaskFolder, TaskVersion
-from arena.catalog.task_folders import write_files
+from arena.catalog.task_folders import hash_of, pack, write_files
 from evaluation.errors import TaskError
 from evaluation.judge.kinds import Description, Kind, Listed, kinds
 from evaluation.kinds.kernel.kind import descriptions
@@ -45,14 +45,15 @@ class SyncReport:
 def sync_tasks(root: Path, imported: Path | None = None) -> SyncReport:
     """Write a row for every task under `root`; report malformed folders and go on.
 
-    `imported` has a folder like it for each suite that tasks were imported from.
+    `imported` has a folder like it for each suite that tasks were imported from. Their files are
+    copied to the database, from which every worker has them.
 
     A version is immutable: new content is a new version, and restored content is the old version
     again. A task whose folder is missing stays and takes no runs until the folder is back. So does
     one that this machine cannot judge. None is missing while a folder cannot be listed.
     """
     report = SyncReport()
-    published = TaskVersion.objects.exclude(folder=None)
+    published = TaskVersion.objects.filter(folder__imported=False)
     curated = set(published.values_list("task__operator__slug", flat=True))
     unreadable: set[str] = set()
     found: set[str] = set()
@@ -93,8 +94,33 @@ def _sync(kind: Kind, listed: Listed, report: SyncReport) -> set[str]:
             report.unchanged.append(kept.task.slug)
             return {kept.task.slug}
     described = listed.describe()
+    files = pack(listed.name, listed.files()) if listed.files else None
     with transaction.atomic():
-        return {_write(each, report).task.slug for each in described}
+        versions = [_write(each, report) for each in described]
+        if files is not None:
+            content_hash = hash_of({listed.name: files})
+            _keep_folder(_folder(listed.name, files, content_hash, imported=True), versions)
+    return {version.task.slug for version in versions}
+
+
+def _folder(
+    operator: str, files: Mapping[str, Any], content_hash: str, *, imported: bool
+) -> TaskFolder:
+    """Return the folder with these files, made or found."""
+    folder, _ = TaskFolder.objects.defer("files").get_or_create(
+        operator=operator,
+        content_hash=content_hash,
+        defaults={"files": dict(files), "imported": imported},
+    )
+    return folder
+
+
+def _keep_folder(folder: TaskFolder, versions: Iterable[TaskVersion]) -> None:
+    """Note that the files of these versions are in a folder."""
+    for version in versions:
+        if version.folder_id != folder.pk:
+            version.folder = folder
+            version.save(update_fields=["folder"])
 
 
 def newest_version(operator: str, track: str) -> TaskVersion | None:
@@ -153,13 +179,8 @@ def publish_folder(name: str, files: Mapping[str, str], content_hash: str) -> li
         write_files(Path(place) / name, files)
         described = descriptions(Path(place) / name)
     with transaction.atomic():
-        folder, _ = TaskFolder.objects.get_or_create(
-            operator=name, content_hash=content_hash, defaults={"files": dict(files)}
-        )
         versions = [_write(each, SyncReport()) for each in described]
-        for version in versions:
-            version.folder = folder
-            version.save(update_fields=["folder"])
+        _keep_folder(_folder(name, files, content_hash, imported=False), versions)
         tasks = [version.task_id for version in versions]
         Task.objects.filter(pk__in=tasks).update(status=Task.Status.PUBLISHED)
         others = Task.objects.filter(operator__slug=name).exclude(pk__in=tasks)

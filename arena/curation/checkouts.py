@@ -13,6 +13,7 @@ from django.conf import settings
 
 from arena.accounts.models import User
 from arena.catalog.models import Operator
+from arena.catalog.task_folders import hash_of
 from arena.curation import drafts, files
 from arena.curation.files import MAX_FILE_BYTES, MAX_FILES, BadFiles
 from arena.curation.models import Draft
@@ -42,7 +43,7 @@ class Planned:
     @property
     def key(self) -> str:
         """Return the name with the hash of the files, which a confirmation must repeat."""
-        return f"{self.name}:{files.hash_of(self.files)}"
+        return f"{self.name}:{hash_of(self.files)}"
 
 
 def plan(path: str) -> list[Planned]:

@@ -14,6 +14,7 @@ from arena.audit.services import record
 from arena.catalog import services as catalog
 from arena.catalog.models import Operator, Task, TaskVersion
 from arena.catalog.sync import publish_folder
+from arena.catalog.task_folders import hash_of
 from arena.curation import files as folders
 from arena.curation.files import BadFiles
 from arena.curation.models import OPEN, Check, CheckStatus, CheckStep, Draft, DraftState, Review
@@ -65,7 +66,7 @@ def _insert(user: User, name: str, files: dict[str, str], origin: str) -> Draft:
                 name=name,
                 author=user,
                 files=files,
-                content_hash=folders.hash_of(files),
+                content_hash=hash_of(files),
                 origin=origin[:300],
             )
     except IntegrityError:
@@ -89,8 +90,7 @@ def edit_published(user: User, name: str) -> Draft:
 def published_files(name: str) -> dict[str, str]:
     """Return the files of an operator as workers judge it; empty for an unknown operator."""
     newest = (
-        TaskVersion.objects.filter(task__operator__slug=name)
-        .exclude(folder=None)
+        TaskVersion.objects.filter(task__operator__slug=name, folder__imported=False)
         .select_related("folder")
         .first()
     )
@@ -158,7 +158,7 @@ def _change(draft: Draft, user: User, files: dict[str, str]) -> None:
     """Store other files, and who changed them; a review of the earlier ones does not count."""
     changed = Draft.objects.filter(pk=draft.pk, state__in=OPEN).update(
         files=files,
-        content_hash=folders.hash_of(files),
+        content_hash=hash_of(files),
         state=DraftState.DRAFT,
         updated_at=timezone.now(),
     )

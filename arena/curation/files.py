@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping
 
@@ -120,8 +118,3 @@ def folders_of(files: Iterable[tuple[str, bytes]]) -> dict[str, dict[str, str]]:
 
 def _ignored(path: str) -> bool:
     return any(part in IGNORED for part in path.split("/")) or path.endswith(".pyc")
-
-
-def hash_of(files: Mapping[str, str]) -> str:
-    """Return a hash of all files, of their paths and their texts."""
-    return hashlib.sha256(json.dumps(dict(sorted(files.items()))).encode()).hexdigest()

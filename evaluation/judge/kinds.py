@@ -69,6 +69,8 @@ class Listed:
 
     It is `key` in the facts as well.
     """
+    files: Callable[[], Mapping[str, Path]] | None = None
+    """The files of an imported task, by their paths in its own folder; None for other tasks."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,8 @@ class Kind:
 
     The second argument is its public description; empty where it has none.
     """
+    below: str = ""
+    """The subfolder of a folder of tasks that has the folders of this kind's tasks."""
     facts: type | None = None
     """The dataclass of what only tasks of this kind have."""
     labels: Labels = Labels()

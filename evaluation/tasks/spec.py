@@ -411,10 +411,15 @@ def _constants(table: Table, domain: Domain) -> dict[str, Tolerance]:
     return tolerance
 
 
+def files_of(folder: Path) -> list[Path]:
+    """Return the files of an operator's folder, sorted, without compiled Python."""
+    return sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix != ".pyc")
+
+
 def _digest(folder: Path, salt: str, includes: Callable[[str], bool]) -> str:
     """Return a hash of the operator's files whose first path component is included."""
     digest = hashlib.sha256(salt.encode())
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix != ".pyc"):
+    for path in files_of(folder):
         name = path.relative_to(folder)
         if includes(name.parts[0]):
             content = path.read_bytes()

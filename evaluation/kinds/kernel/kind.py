@@ -14,7 +14,7 @@ from evaluation.errors import TaskError
 from evaluation.judge.kinds import Description, Kind, Listed
 from evaluation.kinds.kernel.load import load_tasks
 from evaluation.kinds.kernel.workspace_files import starter_files
-from evaluation.tasks.spec import OTHERS, Task, find_operators, folder_of
+from evaluation.tasks.spec import OTHERS, Task, files_of, find_operators, folder_of
 from evaluation.tasks.toml_reader import read_text
 from evaluation.types import Split
 
@@ -32,13 +32,20 @@ def tasks(root: Path, imported: Path | None) -> Iterator[Listed]:
             failed = error
             continue
         for name in names:
-            yield Listed(name, each, partial(_descriptions, each, name))
+            files = None if each is root else partial(_files, each, name)
+            yield Listed(name, each, partial(_descriptions, each, name), files=files)
     if failed:
         raise failed
 
 
 def _descriptions(root: Path, name: str) -> list[Description]:
     return descriptions(folder_of(root, name))
+
+
+def _files(root: Path, name: str) -> dict[str, Path]:
+    """Return the files of an operator by their paths in its folder."""
+    folder = folder_of(root, name)
+    return {path.relative_to(folder).as_posix(): path for path in files_of(folder)}
 
 
 def _suites(imported: Path | None) -> list[Path]:

@@ -92,6 +92,7 @@ KIND = Kind(
     tasks,
     _root,
     _device_kinds,
+    TRACK,
     Facts,
     Labels(speedup="Deployed speedup", reference_note="the library's module"),
     more=(COMPOSITION,),

@@ -37,7 +37,13 @@ def tasks(root: Path, imported: Path | None) -> Iterator[Listed]:
     """Yield the tasks of both folders."""
     for each in filter(None, (root, imported)):
         for name, folder in find_tasks(each).items():
-            yield Listed(name, folder, partial(_descriptions, folder))
+            files = partial(_files, folder) if each is imported else None
+            yield Listed(name, folder, partial(_descriptions, folder), files=files)
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """Return the task's own file and those of the repository, by their paths."""
+    return {name: folder / name for name in (FILE, *load(folder).files)}
 
 
 def _root(tree: Path, imported: Path, name: str, suite: str) -> Path:
@@ -83,6 +89,7 @@ KIND = Kind(
     tasks,
     _root,
     _device_kinds,
+    TRACK,
     Facts,
     Labels(
         speedup="Speedup, suite's own clock",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -65,9 +67,21 @@ def test_own_repositories_are_beside_imported_suites(folders):
     assert "answer is a task elsewhere" in report.problems[0] and report.added == [SLUG]
     own.rename(own.with_name("question"))
     assert sync_tasks(*folders).added == ["question/repository"]
-    version = Task.objects.by_slug("question/repository").get().version
-    assert root_of(version) / "repository" / "question" == own.with_name("question")
     assert root_of(Task.objects.by_slug(SLUG).get().version) == folders[0]
+
+
+def test_own_repository_is_on_machines_without_its_folder(folders, settings, tmp_path):
+    own = write(folders[1]).rename(folders[1] / "repository" / "question")
+    (own / "data.bin").write_bytes(b"\0\xff")
+    (own / "build.sh").chmod(0o755)
+    sync_tasks(*folders)
+    shutil.rmtree(own)
+    settings.ARENA_HOME = tmp_path / "worker"
+    version = Task.objects.by_slug("question/repository").get().version
+    folder = root_of(version) / "repository" / "question"
+    assert load(folder).hash == version.content_hash
+    assert (folder / "data.bin").read_bytes() == b"\0\xff"
+    assert os.access(folder / "build.sh", os.X_OK)
 
 
 def test_faulty_task_is_a_problem_of_the_sync(folders):

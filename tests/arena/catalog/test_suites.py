@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from arena.catalog.models import Operator, Task
+from arena.catalog.models import Operator, Task, TaskFolder
 from arena.catalog.sync import sync_tasks
 from arena.catalog.task_folders import root_of
 from arena.leaderboard.ranking import boards
@@ -17,6 +17,7 @@ from arena.leaderboard.ranking.filters import Filters
 from arena.leaderboard.ranking.results import snapshot
 from arena.leaderboard.ranking.suite_scores import FAST_P, fast_p
 from evaluation.errors import TaskError
+from evaluation.kinds.kernel.load import load_task
 from tests.arena.factories import judged_run
 
 pytestmark = pytest.mark.django_db
@@ -60,12 +61,49 @@ def of_suite(*names: str) -> None:
     Operator.objects.filter(slug__in=names).update(suite="kernelbench")
 
 
-def test_imported_tasks_have_their_suite_and_their_folder(imported):
+def test_imported_tasks_have_their_suite(imported):
     operator = Operator.objects.get(slug="kb1_36_rmsnorm")
     assert operator.suite == "kernelbench" and operator.source["licence"] == "MIT"
-    version = Task.objects.filter(operator=operator).first().version
-    assert root_of(version) / "kb1_36_rmsnorm" == imported
     assert Operator.objects.get(slug="softmax").suite == ""
+
+
+def test_imported_tasks_are_on_machines_without_their_folder(imported, settings, tmp_path):
+    shutil.rmtree(settings.ARENA_IMPORTED)
+    settings.ARENA_HOME = tmp_path / "worker"
+    for task in Task.objects.filter(operator__suite="kernelbench"):
+        root = root_of(task.version)
+        assert root.parent == settings.ARENA_HOME / "tasks"
+        loaded = load_task(root, "kb1_36_rmsnorm", task.track)
+        assert loaded.hash == task.version.content_hash
+
+
+def test_earlier_version_of_an_imported_task_keeps_its_files(imported, settings, tmp_path):
+    task = Task.objects.filter(operator__suite="kernelbench").first()
+    before = task.version
+    with (imported / "prompt.md").open("a") as prompt:
+        prompt.write("Be quick.\n")
+    sync_tasks(settings.ARENA_TASKS, settings.ARENA_IMPORTED)
+    settings.ARENA_HOME = tmp_path / "worker"
+    after = task.versions.first()
+    assert after.content_hash != before.content_hash
+    for version in (before, after):
+        loaded = load_task(root_of(version), "kb1_36_rmsnorm", task.track)
+        assert loaded.hash == version.content_hash
+
+
+def test_sync_of_unchanged_imported_tasks_stores_nothing(imported, settings):
+    stored = list(TaskFolder.objects.values_list("pk", "imported"))
+    assert len(stored) == 1 and stored[0][1]
+    report = sync_tasks(settings.ARENA_TASKS, settings.ARENA_IMPORTED)
+    assert (report.added, report.changed, report.missing) == ([], [], [])
+    assert list(TaskFolder.objects.values_list("pk", "imported")) == stored
+
+
+def test_imported_task_without_its_folder_takes_no_runs(imported, settings):
+    shutil.rmtree(imported)
+    report = sync_tasks(settings.ARENA_TASKS, settings.ARENA_IMPORTED)
+    assert report.missing and not report.curated
+    assert not Task.objects.filter(operator__suite="kernelbench", in_tree=True).exists()
 
 
 def test_check_task_finds_an_imported_task(imported, monkeypatch):
