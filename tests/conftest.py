@@ -59,6 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("FINAL_STEP_SECONDS", "0")  # verdicts of tests have no secret
+    os.environ["ARENA_MACHINE_ID"] = f"tests-{os.getpid()}"  # else workers of others hold the cores
     os.environ.setdefault("ARENA_MEASURE_BUSY", "1")  # workers share the processors
     _point_at(UNREACHABLE_REDIS)
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

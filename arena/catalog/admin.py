@@ -14,6 +14,7 @@ from arena.admin import ReadOnlyAdmin
 from arena.catalog.models import (
     Agent,
     CatalogSync,
+    Device,
     Hardware,
     Harness,
     Operator,
@@ -118,6 +119,14 @@ class WorkerAdmin(ReadOnlyAdmin):
     @admin.display(boolean=True)
     def live(self, worker: Worker) -> bool:
         return worker.live
+
+
+@admin.register(Device)
+class DeviceAdmin(ReadOnlyAdmin):
+    list_display = ["key", "hardware", "worker", "held_at", "latency_us", "compared_at", "excluded"]
+    list_filter = ["hardware"]
+    list_select_related = ["hardware"]
+    search_fields = ["key", "worker", "excluded"]
 
 
 @admin.register(CatalogSync)

@@ -11,13 +11,14 @@ from django.db.models.functions import Now
 
 from arena.accounts.models import User
 from arena.audit.services import record
+from arena.catalog.devices import Device
 from arena.catalog.workers import Worker, WorkerQuerySet
 
 FORGET = timedelta(days=1)
 """Time after which a silent worker is forgotten."""
+FORGET_DEVICE = timedelta(days=30)
+"""Time after which a device on which nobody measures is forgotten."""
 COMMAND_LINE = "the command line"
-CORES = "cores-"
-"""Beginning of the name of a CPU as a device."""
 
 
 def is_known(machine: str) -> bool:
@@ -31,8 +32,12 @@ def drain(machine: str, by: User | None = None) -> int:
 
 
 def resume(machine: str, by: User | None = None) -> int:
-    """Let drained workers of a machine take work again; return their number."""
-    return _set(machine, "", by)
+    """Let drained workers and devices that were taken out work again; return their number."""
+    with transaction.atomic():
+        back = Device.objects.on(machine).exclude(excluded="").update(excluded="")
+        if back and by is not None:
+            record(by, "device.include", machine)
+        return _set(machine, "", by) + back
 
 
 def _set(machine: str, drained_by: str, by: User | None) -> int:
@@ -58,24 +63,12 @@ def drain_problem(names: Collection[str]) -> str:
     return f"It is drained by {by}: it takes nothing new." if by else ""
 
 
-def rival_of(name: str, pid: int) -> Worker | None:
-    """Return the live worker that measures on the device of this one, as another process; or None.
-
-    The cores are those of a machine, whatever the folders of its workers. A GPU is known by its
-    UUID, whatever its container calls the machine.
-    """
-    machine, queue, *device = name.split("/")
-    others = Worker.objects.live().exclude(hardware=None).exclude(name=name, pid=pid)
-    if device and not device[0].startswith(CORES):
-        others = others.filter(name__endswith=f"/{queue}/{device[0]}")
-    else:
-        others = others.filter(name__startswith=f"{machine}/{queue}")
-    found: Worker | None = others.first()
-    return found
-
-
 def forget_silent() -> int:
-    """Delete workers that have been silent for long and are not drained; return their number."""
+    """Delete workers and devices that are gone for long; return the number of workers.
+
+    What was drained or taken out stays so.
+    """
     silent = Worker.objects.filter(last_seen_at__lt=Now() - FORGET, drained_by="")
     count: int = silent.delete()[0]
+    Device.objects.filter(held_at__lt=Now() - FORGET_DEVICE, excluded="").delete()
     return count

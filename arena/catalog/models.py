@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from arena.accounts.models import User, Viewer
 from arena.catalog.agent_settings import settings_problems
+from arena.catalog.devices import Device as Device  # as workers are
 from arena.catalog.workers import Worker as Worker  # where workers are, all import it
 from arena.filters import containing
 from evaluation.judge.kinds import Kind, kind_of

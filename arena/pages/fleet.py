@@ -17,7 +17,9 @@ from django.views.decorators.http import require_POST, require_safe
 from arena import queue
 from arena.accounts.auth import require_staff, signed_in
 from arena.catalog import fleet
+from arena.catalog.devices import Deviation, Device, deviations
 from arena.catalog.models import Hardware, Worker
+from arena.leases import machine_of
 from arena.runs.models import Evaluation, Run
 from arena.runs.states import EvaluationStatus, RunStatus
 
@@ -26,11 +28,20 @@ REFUSAL = "Only staff see the fleet."
 
 
 @dataclass(frozen=True)
+class Shown:
+    """A device, and how far it is from others of its model; None where it was not compared."""
+
+    device: Device
+    deviation: Deviation | None
+
+
+@dataclass(frozen=True)
 class Machine:
-    """A machine with its workers, that which was seen last first."""
+    """A machine with its workers, that which was seen last first, and its devices."""
 
     name: str
     workers: tuple[Worker, ...]
+    devices: tuple[Shown, ...] = ()
 
     @property
     def newest(self) -> Worker:
@@ -42,8 +53,10 @@ class Machine:
         return sorted({each.last_error for each in self.workers if each.last_error})
 
     @property
-    def drained_by(self) -> str:
-        return next((each.drained_by for each in self.workers if each.drained_by), "")
+    def is_out(self) -> bool:
+        """Return whether staff drained it, or one of its devices was taken out."""
+        drained = any(each.drained_by for each in self.workers)
+        return drained or any(each.device.excluded for each in self.devices)
 
 
 @dataclass(frozen=True)
@@ -61,12 +74,26 @@ class Line:
 def machines(request: HttpRequest) -> HttpResponse:
     require_staff(request, REFUSAL)
     workers = Worker.objects.select_related("hardware").order_by("name")
+    devices = _devices()
     found = [
-        Machine(name, tuple(sorted(group, key=lambda w: w.last_seen_at, reverse=True)))
+        Machine(
+            name,
+            tuple(sorted(group, key=lambda w: w.last_seen_at, reverse=True)),
+            tuple(devices.get(name, ())),
+        )
         for name, group in groupby(workers, key=lambda worker: worker.machine)
     ]
     page = Paginator(found, MACHINES_A_PAGE).get_page(request.GET.get("page"))
     return render(request, "fleet.html", {"page": page, "queues": _lines()})
+
+
+def _devices() -> dict[str, list[Shown]]:
+    """Return the devices of each machine that workers hold, or held last."""
+    found: dict[str, list[Shown]] = {}
+    apart = deviations()
+    for device in Device.objects.select_related("hardware"):
+        found.setdefault(machine_of(device.worker), []).append(Shown(device, apart.get(device.pk)))
+    return found
 
 
 def _lines() -> list[Line]:

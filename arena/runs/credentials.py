@@ -46,6 +46,7 @@ GRANTS: Mapping[str, str] = {
     "accounts_user": "SELECT (id, is_staff)",
     "catalog_agent": "UPDATE (answered_by)",
     "catalog_hardware": "INSERT, UPDATE",
+    "catalog_device": "SELECT, INSERT, UPDATE",
     "catalog_worker": "INSERT, UPDATE, DELETE",
     "runs_run": f"SELECT, UPDATE ({RUN_COLUMNS})",
     "runs_submission": "SELECT",
@@ -152,6 +153,7 @@ POLICIES = (
     ),
     Policy("catalog_hardware", "true", command="SELECT"),
     Policy("catalog_hardware", "queue = ANY({queues})"),
+    Policy("catalog_device", DEVICE),
     Policy(
         "runs_run",
         f"visibility = 'public' OR {ACTIVE} OR ({OWN})"

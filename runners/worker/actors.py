@@ -6,6 +6,8 @@ Each claims its row first, so a doubled message does nothing.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import dramatiq
@@ -25,7 +27,7 @@ ABOUT = {
 
 
 class Current(Middleware):
-    """Number of messages that this process works on; log lines have what each is about."""
+    """Number of messages and comparisons of this process; log lines have what each is about."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,6 +36,15 @@ class Current(Middleware):
     def _add(self, change: int) -> None:
         with self._lock:
             self.count += change
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """Count work that no message asked for."""
+        self._add(1)
+        try:
+            yield
+        finally:
+            self._add(-1)
 
     def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
         self._add(1)

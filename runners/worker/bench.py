@@ -21,6 +21,8 @@ from runners.process.supervisor import Child, Ended, Ending, stopping
 
 OnLines = Callable[[list[str]], None]
 POLL_SECONDS = 0.2
+CORES = "cores-"
+"""Beginning of the name of a CPU as a device."""
 TURNS = 50
 """Verdicts of one judge, so that what it leaks is bounded."""
 
@@ -40,6 +42,8 @@ class Bench:
     shared: bool = False
     """Whether others may hold `lock` in this way too."""
     max_turns: int = TURNS
+    ours: bool = True
+    """Whether this process is the one that measures on the device."""
     _judge: Child | None = None
     """The judge that waits for its next turn."""
     _turns: int = 0
@@ -109,7 +113,7 @@ class Bench:
 
 def of_processor(home: Path, shared: bool = False) -> Bench:
     """Return the bench of the CPU, which needs all cores of an arena's machine for itself."""
-    return Bench(f"cores-{hashlib.sha256(bytes(home.resolve())).hexdigest()[:16]}", shared=shared)
+    return Bench(f"{CORES}{hashlib.sha256(bytes(home.resolve())).hexdigest()[:16]}", shared=shared)
 
 
 def beside_processor(home: Path) -> Bench:
@@ -138,12 +142,12 @@ def clear_here() -> None:
 def taken(
     benches: Sequence[Bench], pause: Callable[[float], object] = stopping.wait
 ) -> Iterator[Bench | None]:
-    """Wait for one of `benches` and hold it; None when this process stops.
+    """Wait for one of `benches` and hold it; None when this process stops or has none of them.
 
     `pause` waits between two tries.
     """
-    while not stopping.is_set():
-        for bench in benches:
+    while not stopping.is_set() and (ours := [each for each in benches if each.ours]):
+        for bench in ours:
             with bench.held() as got:
                 if got:
                     yield bench

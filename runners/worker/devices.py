@@ -79,8 +79,11 @@ def _uuid(device: Mapping[str, Any]) -> str:
 def _bench(device: Mapping[str, Any], cores: frozenset[int] | None) -> Bench:
     """Return the bench of a GPU with these cores, or of the CPU, which needs all."""
     if cores is None:
-        return of_processor(settings.ARENA_HOME)
-    return Bench(_uuid(device), device.get("environment", {}), cores)
+        found = of_processor(settings.ARENA_HOME)
+    else:
+        found = Bench(_uuid(device), device.get("environment", {}), cores)
+    found.ours = False  # until its lock says so
+    return found
 
 
 def _model(device: Mapping[str, Any], gpus: list[dict[str, Any]]) -> dict[str, Any]:

@@ -174,7 +174,7 @@ class Judging:
     stage: Stage
     bench: Bench | None
     request: Mapping[str, Any]
-    heartbeat: Callable[[], bool]
+    heartbeat: Callable[[], bool] = lambda: True
     record_gate: Callable[[GateResult], object] = lambda gate: None
     release: Release = field(default_factory=Release)
     report: Mapping[str, Any] | None = None

@@ -29,8 +29,9 @@ from arena.leases import is_limited, machine_of
 from arena.runs import services as runs
 from runners import harnesses
 from runners.process.supervisor import stopping
-from runners.worker import bench, health
+from runners.worker import bench, device_locks, health
 from runners.worker.actors import broker, current
+from runners.worker.comparing import Comparisons
 from runners.worker.devices import find_devices
 
 logger = logging.getLogger(__name__)
@@ -81,9 +82,12 @@ def serve(
         signal.signal(number, end)
     until = time.monotonic() + seconds
     busy_at = time.monotonic()
-    with serving(*duties) as consumers:
+    with serving(*duties, start=False) as consumers:
         while not draining.is_set() and (now := time.monotonic()) < until:
-            hold(consumers, bool(poll(*duties)))
+            problem = poll(*duties)
+            hold(consumers, bool(problem))  # starts them, once its devices are its own
+            if not problem:
+                compare_devices(duties)
             if current.count or any(queue.length(name) for each in duties for name in each.queues):
                 busy_at = now
             elif now - busy_at >= idle_seconds:
@@ -109,23 +113,30 @@ def _drain(duties: Sequence[Duty], consumers: Sequence[Consumer], grace: float) 
 
 
 def hold(consumers: Sequence[Consumer], held: bool) -> None:
-    """Let consumers take nothing new from their queues, or go on; what they work on goes on."""
+    """Let consumers take nothing new from their queues, or go on; what they work on goes on.
+
+    One that has not started yet starts when it may take something.
+    """
     for consumer in consumers:
+        if not held and not consumer.workers:
+            consumer.start()
         for thread in consumer.consumers.values():
             if held != thread.paused:
                 thread.pause() if held else thread.resume()
 
 
 @contextmanager
-def serving(*duties: Duty) -> Iterator[list[Consumer]]:
+def serving(*duties: Duty, start: bool = True) -> Iterator[list[Consumer]]:
     """Execute messages in threads of this process; the end stops current work.
 
-    The caller must `poll` every `POLL_SECONDS`.
+    The caller must `poll` every `POLL_SECONDS`. Without `start`, its first `hold` that lets them go
+    on starts the threads.
     """
     consumers = [_consumer(duty) for duty in duties]
     try:
         for duty, consumer in zip(duties, consumers, strict=True):
-            consumer.start()
+            if start:
+                consumer.start()
             logger.info("%s is ready", ", ".join(duty.names))
         yield consumers
     finally:
@@ -134,6 +145,8 @@ def serving(*duties: Duty) -> Iterator[list[Consumer]]:
             consumer.stop(timeout=SHUTDOWN_MS)
             for name in duty.names:
                 catalog.remove_worker(name, os.getpid())
+        if any(duty.hardware for duty in duties):
+            device_locks.here.give_back()
 
 
 def _consumer(duty: Duty) -> Consumer:
@@ -162,13 +175,13 @@ def poll(*duties: Duty, reap: Callable[[], int] = runs.reap, problem: str = "") 
             offset = health.clock_offset()
             problem = problem or _problem(duties, offset)
             found = problem or UNKNOWN
-            rivals = _rivals(duties)
-            found = problem or "".join(list(rivals.values())[:1])
+            rivals, excluded = _hold_devices(duties)
+            found = problem or next(iter(rivals.values()), excluded)
             state = health.state(offset)
             for duty in duties:
                 capabilities = _capabilities(duty)
                 for name in duty.names:
-                    if name in rivals:
+                    if rivals.get(name, "").startswith(f"{name} "):
                         continue  # the row is that of the other one
                     catalog.heartbeat_worker(
                         name,
@@ -195,15 +208,29 @@ def _reap_all(duties: Sequence[Duty], reap: Callable[[], int]) -> None:
     alerts.watch()
 
 
-def _rivals(duties: Sequence[Duty]) -> dict[str, str]:
-    """Return the names of this worker whose device another one measures on, with the reason."""
-    measuring = [name for duty in duties if duty.hardware for name in duty.names]
-    found = {name: fleet.rival_of(name, os.getpid()) for name in measuring}
-    return {
-        name: f"{rival.name} (process {rival.pid}) measures on this device: one at a time does."
-        for name, rival in found.items()
-        if rival
-    }
+def _hold_devices(duties: Sequence[Duty]) -> tuple[dict[str, str], str]:
+    """Take the devices of this process, or renew its holds.
+
+    Returns: the workers whose device another process holds, with the reason, and why a device is
+    taken out.
+    """
+    rivals: dict[str, str] = {}
+    excluded = ""
+    measuring = [
+        (duty.hardware, *each)
+        for duty in duties
+        if duty.hardware
+        for each in zip(duty.names, duty.devices, strict=True)
+    ]
+    for hardware, name, device in measuring:
+        other, reason = device_locks.here.hold(name, device, hardware)
+        if other:
+            rivals[name] = f"{other} measures on this device: one at a time does."
+        for each in bench.here.get(hardware.slug, ()):
+            if each.lock == device:
+                each.ours = not other
+        excluded = excluded or reason
+    return rivals, excluded
 
 
 def _problem(duties: Sequence[Duty], offset: timedelta | None) -> str:
@@ -222,7 +249,21 @@ def _problem(duties: Sequence[Duty], offset: timedelta | None) -> str:
     return health.here.breaks if machines - {socket.gethostname()} else ""
 
 
+comparisons = Comparisons()
 _logged = ""
+
+
+def compare_devices(duties: Sequence[Duty]) -> None:
+    """Start a comparison of a device of this process with others, if one is due."""
+    benches = {
+        device_locks.key_of(each.lock): each
+        for duty in duties
+        if duty.hardware
+        for each in bench.here.get(duty.hardware.slug, ())
+    }
+    if benches:
+        with database_errors_logged():
+            comparisons.advance(benches)
 
 
 def _log_problem(problem: str) -> None:

@@ -12,7 +12,16 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from arena.accounts.models import ApiToken, User
-from arena.catalog.models import Agent, CatalogSync, Harness, Task, TaskFolder, TaskVersion, Worker
+from arena.catalog.models import (
+    Agent,
+    CatalogSync,
+    Device,
+    Harness,
+    Task,
+    TaskFolder,
+    TaskVersion,
+    Worker,
+)
 from arena.contests.models import Contest, Entry
 from arena.curation import drafts, rejudging
 from arena.curation.models import Check, CheckStep, Draft, Review
@@ -65,6 +74,7 @@ def rows(root, start, bob, tmp_path) -> None:
     Harness.objects.create(name="h", title="H")
     CatalogSync.objects.create(machine="relu", checkout="a", judge_version="7")
     Worker.objects.create(name="w", hardware=run.hardware, queues=["none"], pid=1)
+    Device.objects.create(key="relu", hardware=run.hardware)
     TaskFolder.objects.create(operator="relu", content_hash="c" * 64, files={})
     Blob.objects.create(sha256="d" * 64, size=1, content="x")
     ImportedFile.objects.create(sha256="e" * 64, name="results.jsonl")

@@ -100,6 +100,7 @@ class Fleet:
         return {
             **os.environ,
             "ARENA_HOME": str(home),
+            "ARENA_MACHINE_ID": str(home),
             "DATABASE_URL": database,
             "REDIS_URL": queue,
             "DJANGO_SETTINGS_MODULE": "arena.settings",

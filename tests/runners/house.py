@@ -95,6 +95,7 @@ class House:
         self.env = {
             **os.environ,
             "ARENA_HOME": str(home),
+            "ARENA_MACHINE_ID": str(home),
             "DATABASE_URL": f"sqlite:///{home}/arena.sqlite3",
             "REDIS_URL": f"redis://127.0.0.1:{self.port}/0",
             "DJANGO_SETTINGS_MODULE": "arena.settings",

@@ -9,9 +9,9 @@ from django.db.models.functions import Now
 from django.urls import reverse
 
 from arena.audit.models import AuditEntry
-from arena.catalog import fleet
+from arena.catalog import devices, fleet
 from arena.catalog import services as catalog
-from arena.catalog.models import Worker
+from arena.catalog.models import Device, Worker
 from arena.catalog.workers import MachineState
 from tests.reader import Reader
 
@@ -65,6 +65,22 @@ def test_drain_button_drains_all_workers_of_a_machine_and_resume_undoes_it(staff
     assert not Worker.objects.exclude(drained_by="").exists()
     actions = AuditEntry.objects.order_by("pk").values_list("action", "object_label")
     assert list(actions) == [("machine.drain", "gpu-1"), ("machine.resume", "gpu-1")]
+
+
+def test_fleet_page_shows_devices_and_resume_puts_back_one_that_was_taken_out(staff, gpu_box):
+    for number, latency in enumerate((10.0, 10.0, 11.0)):
+        device = devices.hold(f"GPU-{number}", gpu_box.hardware, gpu_box.name, 1, "t")
+        apart = devices.store_comparison(device, "relu judge 1", latency)
+    devices.exclude(device, apart, "relu/cpp-to-cpp")
+    page = staff.get(reverse("fleet")).content.decode()
+    assert "0.0% faster than the median of 3 devices" in page
+    text = "relu/cpp-to-cpp it is 10.0% slower than the median of 3 devices of its model."
+    assert text in page and "Resume" in page
+    staff.post(reverse("fleet-drain"), {"machine": "gpu-1", "resume": "1"})
+    assert not Device.objects.exclude(excluded="").exists()
+    page = staff.get(reverse("fleet")).content.decode()
+    assert "10.0% slower than" in page and "taken out: on" not in page
+    assert AuditEntry.objects.get().action == "device.include"
 
 
 def test_drain_of_an_unknown_machine_is_refused(staff, gpu_box):

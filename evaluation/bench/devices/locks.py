@@ -6,6 +6,7 @@ import fcntl
 import os
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TextIO
 
 LOCKS = Path("/tmp")
 """Folder of locks, the same for the whole machine, whatever `TMPDIR` is."""
@@ -16,13 +17,25 @@ def locked(name: str, stack: ExitStack, shared: bool = False) -> bool:
 
     Raises: PermissionError where somebody else made the folder of locks.
     """
+    return lock(stack.enter_context(lock_file(name)), shared)
+
+
+def lock_file(name: str) -> TextIO:
+    """Return the file of a lock, open for reading and writing.
+
+    Raises: PermissionError where somebody else made the folder of locks.
+    """
     folder = LOCKS / f"kernel-arena-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.lstat().st_uid != os.getuid() or folder.is_symlink():
         raise PermissionError(f"{folder} is somebody else's; remove it")
     path = folder / f"{name.replace('/', '-')}.lock"
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    file = stack.enter_context(os.fdopen(descriptor, "w"))
+    return os.fdopen(descriptor, "r+", encoding="utf-8")
+
+
+def lock(file: TextIO, shared: bool = False) -> bool:
+    """Lock an open file until it is closed; return False where another open file has the lock."""
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from threading import Barrier
 
 import pytest
@@ -12,6 +13,7 @@ from django.db import connection, connections
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from arena.catalog import devices
 from arena.catalog import services as catalog
 from arena.catalog.models import Worker
 from arena.leases import database_time
@@ -22,6 +24,11 @@ from tests.arena.factories import LEASE, ask_for_verdict
 BUILT, MEASURING = "built", "measuring"
 TRIES = 200
 TOGETHER = 2
+
+
+needs_postgres = pytest.mark.skipif(
+    connection.vendor != "postgresql", reason="SQLite lets one writer in at a time"
+)
 
 
 @pytest.fixture
@@ -47,13 +54,16 @@ def together(*actions):
         return list(pool.map(act, actions))
 
 
+@needs_postgres
+def test_hold_of_a_device_by_two_at_once_is_won_by_one(transactional_db, hardware):
+    for number in range(TRIES):
+        hold = partial(devices.hold, f"GPU-{number}", hardware)
+        rows = together(*(partial(hold, f"{name}/hw", 1, f"token of {name}") for name in "ab"))
+        assert len({row.token for row in rows}) == 1, "both hold it"
+
+
 def claim(evaluation: Evaluation, lease: str):
     return lambda: services.claim_evaluation(evaluation.pk, BUILT, MEASURING, lease)
-
-
-needs_postgres = pytest.mark.skipif(
-    connection.vendor != "postgresql", reason="SQLite lets one writer in at a time"
-)
 
 
 @needs_postgres

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from django.db.models.functions import Now
 
-from arena.catalog import fleet
+from arena.catalog import devices, fleet
 from arena.catalog import services as catalog
-from arena.catalog.models import CatalogSync, Hardware, Worker
+from arena.catalog.models import CatalogSync, Device, Hardware, Worker
 from arena.runs import services
 from arena.runs.models import Run
 from evaluation import JUDGE_VERSION
-from runners.worker import draining, health, worker
+from runners.worker import bench, device_locks, draining, health, worker
 from runners.worker.health import MAX_BROKEN, MIN_FREE_BYTES, Health
 from tests.arena.factories import LEASE, ask_for_verdict
 
@@ -168,35 +168,52 @@ def test_forget_silent_keeps_drained_workers() -> None:
     assert set(Worker.objects.values_list("name", flat=True)) == {"drained/build", "here/build"}
 
 
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[str]:
+    """Return the name of a device that this test alone knows, and give it back afterwards."""
+    yield f"GPU-{tmp_path}"
+    device_locks.here.give_back()
+
+
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(
-    ("device", "rival"),
-    [
-        ("", "{machine}/hw.test-cpu"),
-        ("cores-14ab", "{machine}/hw.test-cpu/cores-99"),
-        ("GPU-aaaa-bbbb", "another-container/hw.test-cpu/GPU-aaaa"),
-    ],
-)
-def test_second_worker_of_one_device_takes_no_work_until_the_first_is_gone(
-    device: str, rival: str, hardware: Hardware
+def test_second_worker_of_a_device_takes_no_work_until_the_first_is_gone(
+    device: str, hardware: Hardware
 ) -> None:
-    name = rival.format(machine=socket.gethostname())
-    first = Worker.objects.create(name=name, queues=[hardware.queue], pid=1, hardware=hardware)
+    other = f"another-container/{hardware.queue}/GPU"
+    devices.hold(device, hardware, other, 1, "the token of another file")
     duty = worker.Duty((hardware.queue,), 1, hardware, (device,))
-    assert worker.poll(duty, reap=lambda: 0) == (
-        f"{name} (process 1) measures on this device: one at a time does."
-    )
-    assert [each.pid for each in Worker.objects.all()] == [1], "it took the row of the first"
-    Worker.objects.update(last_seen_at=Now() - timedelta(seconds=31))
+    problem = f"{other} (process 1) measures on this device: one at a time does."
+    assert worker.poll(duty, reap=lambda: 0) == problem
+    assert Worker.objects.get(name=duty.names[0]).problem == problem
+    Device.objects.update(held_at=Now() - timedelta(seconds=31))
     assert worker.poll(duty, reap=lambda: 0) == ""
-    assert Worker.objects.live().get().pid == os.getpid()
+    assert Device.objects.get().pid == os.getpid()
     assert worker.poll(duty, reap=lambda: 0) == ""
-    assert first.pk in {each.pk for each in Worker.objects.all()}
 
 
 @pytest.mark.django_db(transaction=True)
-def test_workers_of_two_machines_with_equal_folders_both_measure(hardware: Hardware) -> None:
-    other = "another-machine/hw.test-cpu/cores-14"
-    Worker.objects.create(name=other, queues=[hardware.queue], pid=1, hardware=hardware)
-    duty = worker.Duty((hardware.queue,), 1, hardware, ("cores-14ab",))
-    assert worker.poll(duty, reap=lambda: 0) == ""
+def test_second_worker_of_one_name_leaves_the_row_to_the_first(
+    device: str, hardware: Hardware
+) -> None:
+    duty = worker.Duty((hardware.queue,), 1, hardware, (device,))
+    (name,) = duty.names
+    Worker.objects.create(name=name, queues=[hardware.queue], pid=1, hardware=hardware)
+    devices.hold(device, hardware, name, 1, "the token of another file")
+    assert worker.poll(duty, reap=lambda: 0).startswith(f"{name} (process 1) measures")
+    assert [each.pid for each in Worker.objects.all()] == [1]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_bench_is_taken_once_its_device_is_held(device: str, hardware: Hardware) -> None:
+    mine = bench.Bench(device, ours=False)
+    bench.here[hardware.slug] = [mine]
+    duty = worker.Duty((hardware.queue,), 1, hardware, (device,))
+    try:
+        devices.hold(device, hardware, "another/hw", 1, "the token of another file")
+        worker.poll(duty, reap=lambda: 0)
+        assert not mine.ours
+        Device.objects.update(held_at=None)
+        worker.poll(duty, reap=lambda: 0)
+        assert mine.ours
+    finally:
+        bench.here.clear()

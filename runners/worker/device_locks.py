@@ -1,0 +1,125 @@
+"""Locks of devices: one process at a time measures on each, for as long as it lives.
+
+On a machine it is a locked file. Processes that share none, as those of two containers or users,
+meet at a row of the database. A second process is told who holds the device, and measures nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from arena.catalog import devices
+from arena.catalog.models import Hardware
+from evaluation.bench.devices.locks import lock, lock_file
+from runners.worker.bench import CORES
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+"""The same in all containers of a machine, and in no other machine."""
+
+
+def machine_id() -> str:
+    """Return the name under which processes of this machine share its cores."""
+    if found := os.environ.get("ARENA_MACHINE_ID"):
+        return found[:80]
+    try:
+        return BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return socket.gethostname()
+
+
+def key_of(device: str) -> str:
+    """Return the name of a device among those of all machines.
+
+    The cores are those of the machine, whatever the folders of its workers. A GPU is known by its
+    UUID.
+    """
+    return device if device and not device.startswith(CORES) else f"{CORES}{machine_id()}"
+
+
+@dataclass
+class DeviceLock:
+    """The lock of one device, for the worker of this name."""
+
+    key: str
+    worker: str
+    _file: TextIO | None = None
+    _token: str = ""
+
+    @property
+    def holder(self) -> str:
+        return f"{self.worker} (process {os.getpid()})"
+
+    def hold(self, hardware: Hardware) -> tuple[str, str]:
+        """Take the device or renew the hold.
+
+        Returns: who holds it instead, and why it is taken out; each empty if not so.
+        """
+        if other := self._lock_file():
+            return other, ""
+        row = devices.hold(self.key, hardware, self.worker, os.getpid(), self._token)
+        return ("" if row.token == self._token else row.holder), row.excluded
+
+    def _lock_file(self) -> str:
+        """Lock the file, and return who has locked it instead; empty once it is ours."""
+        if self._file is not None:
+            return ""
+        file = lock_file(f"worker-{self.key}")
+        try:
+            written = json.load(file)
+        except ValueError:  # nobody has held it yet
+            written = {}
+        if not lock(file):
+            file.close()
+            return str(written.get("holder") or "another process")
+        self._token = str(written.get("token") or secrets.token_hex(16))
+        file.seek(0)
+        file.truncate()
+        json.dump({"token": self._token, "holder": self.holder}, file)
+        file.flush()
+        self._file = file
+        return ""
+
+    def give_back(self) -> None:
+        """End the hold, so that another process may take the device at once."""
+        if self._file is None:
+            return
+        devices.give_back(self.key, self._token)
+        self.close()
+
+    def close(self) -> None:
+        """Unlock the file alone: the row of a lost database ends by itself."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+@dataclass
+class DeviceLocks:
+    """The locks of the devices of this process, by the names of its workers."""
+
+    _locks: dict[str, DeviceLock] = field(default_factory=dict)
+
+    def hold(self, worker: str, device: str, hardware: Hardware) -> tuple[str, str]:
+        """Take or renew a device for a worker, as `DeviceLock.hold` does."""
+        found = self._locks.setdefault(worker, DeviceLock(key_of(device), worker))
+        return found.hold(hardware)
+
+    def give_back(self) -> None:
+        """End all holds."""
+        try:
+            for each in self._locks.values():
+                each.give_back()
+        finally:
+            for each in self._locks.values():
+                each.close()
+            self._locks.clear()
+
+
+here = DeviceLocks()
+"""Of this process."""
