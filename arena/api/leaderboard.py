@@ -24,6 +24,10 @@ FiltersIn = derived(
     Filters,
     Schema,
     generalization=(Literal["seen", "unseen"], "unseen"),
+    score=(
+        Literal["speedup", "sol"],
+        Field("speedup", description="`sol` ranks by the SOL score, up to the measured roofline."),
+    ),
     task_set=(
         Literal["", "core", "all"],
         Field("", description="`core` by default, or `all` with a filter that selects tasks."),

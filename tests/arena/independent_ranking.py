@@ -53,12 +53,22 @@ class Record:
     roofline: float | None = None
 
 
-def ranking(records: list[Record], by: str, tasks: Collection[str]) -> list[dict[str, Any]]:
-    """Return the rows of the board of these records, which are of one device, over these tasks."""
+def ranking(
+    records: list[Record], by: str, tasks: Collection[str], score: str = "set"
+) -> list[dict[str, Any]]:
+    """Return the rows of the board of these records, which are of one device, over these tasks.
+
+    Agents with the same pass rate are ordered by `score`: "set" or "sol".
+    """
+
+    def order(row: dict[str, Any]) -> tuple[Any, ...]:
+        low = row[score].low if row[score] else 0.5
+        return -round(row["pass_rate"], 9), -round(low, 9), row["agent"]
+
     judge = _judge(records, tasks)
     results = _results([r for r in records if r.judge == judge], tasks)
     needed = _needed(tasks)
-    rows = sorted((_row(agent, by, found, tasks) for agent, found in results.items()), key=_order)
+    rows = sorted((_row(agent, by, found, tasks) for agent, found in results.items()), key=order)
     ranked: list[dict[str, Any]] = []
     users: set[str] = set()
     for row in rows:
@@ -73,9 +83,9 @@ def ranking(records: list[Record], by: str, tasks: Collection[str]) -> list[dict
             users |= {first.user} - {""}
             ranked.append(row)
     for number, row in enumerate(ranked):
-        better = [other for other in ranked if _order(other)[:2] < _order(row)[:2]]
+        better = [other for other in ranked if order(other)[:2] < order(row)[:2]]
         row["rank"] = len(better) + 1
-        row["tied"] = number > 0 and _overlap(row, ranked[number - 1])
+        row["tied"] = number > 0 and _overlap(row, ranked[number - 1], score)
     others = [row for row in rows if row["rank"] is None]
     return ranked + sorted(others, key=lambda row: UNRANKED.index(row["unranked"]))
 
@@ -127,6 +137,7 @@ def _row(
         "solved": solved,
         "pass_rate": solved / len(tasks),
         "set": _over_set(results, by, len(tasks)),
+        "sol": _sol_score(results, len(tasks)) if roofline else None,
         "seen": speedups["seen"],
         "unseen": speedups["unseen"],
         "noisy": sum(any(run.noisy for run in each) for each in results.values()),
@@ -145,6 +156,34 @@ def _over_set(results: dict[str, list[Record]], by: str, size: int) -> Speedup:
     found = _mean([*gains, *[(0.0, 0.0, 0.0)] * (size - len(gains))])
     assert found
     return _speedup(found)
+
+
+def _sol_score(results: dict[str, list[Record]], size: int) -> Speedup:
+    """Return the mean SOL score over the set: 0.5 for each task without a surely faster kernel."""
+    nothing = (0.0, 0.0, 0.0)
+    gains = [_mean([_sol_gain(run) for run in runs]) for runs in results.values()]
+    found = _mean([*gains, *[nothing] * (size - len(gains))])
+    assert found
+    middle, below, above = found
+    return Speedup(0.5 + middle, 0.5 + middle - Z * below, 0.5 + middle + Z * above)
+
+
+def _sol_gain(run: Record) -> Log:
+    """Return by how much the SOL score of a run exceeds 0.5, in times of the limit."""
+    seen, unseen = (_log(run, which) if run.passed else None for which in ("seen", "unseen"))
+    if not (run.roofline and seen and unseen):
+        return 0.0, 0.0, 0.0
+    if seen[0] <= Z * seen[1] or unseen[0] <= Z * unseen[1]:
+        return 0.0, 0.0, 0.0
+    baseline = math.exp(seen[0]) / run.roofline
+
+    def score(log_speedup: float) -> float:
+        above_limit = [max(0.0, time - 1) for time in (baseline, baseline / math.exp(log_speedup))]
+        return above_limit[0] / sum(above_limit) if sum(above_limit) else 1.0
+
+    middle = score(seen[0])
+    low, high = score(seen[0] - Z * seen[1]), score(seen[0] + Z * seen[2])
+    return middle - 0.5, (middle - low) / Z, (high - middle) / Z
 
 
 def _gain(run: Record, by: str) -> Log:
@@ -192,11 +231,8 @@ def _log(run: Record, which: str) -> Log | None:
     return math.log(speedup.value), below, above
 
 
-def _order(row: dict[str, Any]) -> tuple[Any, ...]:
-    return -round(row["pass_rate"], 9), -round(row["set"].low, 9), row["agent"]
-
-
-def _overlap(row: dict[str, Any], above: dict[str, Any]) -> bool:
+def _overlap(row: dict[str, Any], above: dict[str, Any], score: str) -> bool:
     """Return whether two rows have the same pass rate and overlapping intervals."""
     same = round(row["pass_rate"], 9) == round(above["pass_rate"], 9)
-    return same and bool(row["set"].high >= above["set"].low)
+    ends = row[score].high if row[score] else 0.5, above[score].low if above[score] else 0.5
+    return same and bool(ends[0] >= ends[1])

@@ -56,6 +56,23 @@ def test_board_is_sorted_by_any_column_with_unknown_values_last(client, three, s
 
 
 @pytest.mark.django_db
+def test_board_ranked_by_the_sol_score_keeps_it_in_every_link(client, judged):
+    judged("fast", "relu", 3.0, roofline_share=0.3)
+    judged("near", "relu", 2.0, roofline_share=0.9)
+    assert agents_of(client) == ["fast", "near"]
+    assert agents_of(client, "score=sol") == ["near", "fast"]
+    assert agents_of(client, "sort=sol") == ["fast", "near"]
+    page = client.get("/leaderboard/?score=sol&sort=agent").content.decode()
+    assert '<a href="/leaderboard/?score=sol&amp;sort=agent" aria-current="true">SOL' in page
+    assert '<a href="/leaderboard.csv?score=sol&amp;sort=agent">' in page
+    assert "<strong>0.92</strong>" in page and "counts as 0.5" in page
+    answer = client.get("/api/v1/leaderboard?score=sol").json()
+    assert (answer["filters"]["score"], answer["rows"][0]["agent"]) == ("sol", "near")
+    problems = client.get("/leaderboard/?score=none").content.decode()
+    assert "There is no score to rank by “none”. Known: speedup, sol." in problems
+
+
+@pytest.mark.django_db
 def test_heading_says_how_the_board_is_sorted_and_turns_it(client, three):
     page = client.get("/leaderboard/?track=cpp-to-cpp&sort=-solved").content.decode()
     assert page.count("aria-sort=") == 1

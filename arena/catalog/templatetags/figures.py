@@ -191,6 +191,12 @@ def share(value: float | None) -> str:
 
 
 @register.filter
+def score(value: float | None) -> str:
+    """Format a score from 0 to 1: 0.62."""
+    return f"{value:.2f}" if _known(value) else NOTHING
+
+
+@register.filter
 def signed_share(value: float | None) -> str:
     """Format a relative difference with its sign: +2.4%, −0.3%."""
     if not _known(value):

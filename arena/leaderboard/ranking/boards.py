@@ -32,6 +32,7 @@ from arena.leaderboard.ranking.filters import (
 )
 from arena.leaderboard.ranking.holding import counts, only_holding
 from arena.leaderboard.ranking.rankings import (
+    SPEEDUP,
     UNSEEN,
     Ranking,
     Row,
@@ -155,7 +156,11 @@ def categories(filters: Filters) -> dict[str, Ranking]:
             sizes[each.category] = sizes.get(each.category, 0) + 1
         return {
             name: rank_cells(
-                cells.among(of_entry == number), shown.agents, sizes[name], filters.generalization
+                cells.among(of_entry == number),
+                shown.agents,
+                sizes[name],
+                filters.generalization,
+                filters.score,
             )
             for number, name in enumerate(facet.values)
             if (of_entry == number).any()
@@ -173,7 +178,7 @@ def options(filters: Filters, facet: str, shown: Snapshot | None = None) -> list
     cleared: dict[str, Any] = {facet: EVERY if facet == "origin" else ""}
     if facet == "hardware":
         cleared["judge"] = ""
-    others = replace(filters, **cleared, generalization=UNSEEN, task_set=ALL, holds="")
+    others = replace(_counting(filters), **cleared)
     return computed(now, ("options", others, facet), lambda: _options(now, others, facet))
 
 
@@ -238,9 +243,14 @@ def results(shown: Snapshot, filters: Filters) -> Columns:
 def holding_options(filters: Filters, shown: Snapshot | None = None) -> list[Option]:
     """Return the classes of results by hidden sizes, each with its number of results."""
     now = shown or snapshot()
-    others = replace(filters, generalization=UNSEEN, task_set=ALL, holds="")
+    others = _counting(filters)
     found = computed(now, ("holding", others), lambda: counts(results(now, others)))
     return [Option(name, label, found[name]) for name, label in HOLDS.items()]
+
+
+def _counting(filters: Filters) -> Filters:
+    """Return the filters without those that leave the number of results as it is."""
+    return replace(filters, generalization=UNSEEN, score=SPEEDUP, task_set=ALL, holds="")
 
 
 def chosen_rows(shown: Snapshot, filters: Filters) -> NDArray[Any]:
@@ -273,7 +283,7 @@ def _board(shown: Snapshot, filters: Filters) -> Board:
     filters = replace(filters, task_set=over.name)
     filters = replace(filters, judge=filters.judge or _judge(shown, filters, over.tasks))
     rows = results(shown, filters)
-    ranking = rank(rows, shown.agents, over.tasks, filters.generalization)
+    ranking = rank(rows, shown.agents, over.tasks, filters.generalization, filters.score)
     return Board(
         filters=filters,
         device=device,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from arena.catalog.models import NATIVE
-from arena.leaderboard.ranking.rankings import GENERALIZATIONS, UNSEEN
+from arena.leaderboard.ranking.rankings import GENERALIZATIONS, SCORES, SPEEDUP, UNSEEN
 
 TASK_FACETS = ("suite", "category", "track", "family", "level")
 """Filters that select tasks."""
@@ -28,7 +28,9 @@ CORE, ALL = "core", "all"
 
 @dataclass(frozen=True)
 class Filters:
-    """The runs and the tasks of a board, and the speedup it is ranked by (`generalization`).
+    """The runs and the tasks of a board, and what it is ranked by.
+
+    That is a speedup (`generalization`), or with the `score` SOL the SOL score.
 
     Without hardware it is the board of the device with the most results. A board is of one suite,
     by default of the tasks of this project; only other pages ask for all of them, by an empty one.
@@ -51,6 +53,7 @@ class Filters:
     judge: str = ""
     holds: str = ""
     generalization: str = UNSEEN
+    score: str = SPEEDUP
     since: date | None = None
     until: date | None = None
 
@@ -68,6 +71,7 @@ class Filters:
 
 CHOICES = {
     "generalization": tuple(GENERALIZATIONS),
+    "score": tuple(SCORES),
     "origin": (ARENA, EXTERNAL, EVERY),
     "task_set": ("", CORE, ALL),
     "holds": ("", *HOLDS),

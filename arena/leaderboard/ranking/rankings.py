@@ -4,7 +4,8 @@ A board has a declared set of tasks, which no result changes. Agents are ordered
 set that they solved; a task without a passed run is not solved. Agents with the same share are
 ordered by the lower end of their speedup over the set: the geometric mean in which a task counts as
 1x unless the interval of its kernel lies above 1x. So it is what a user gains who deploys a kernel
-only where it is surely faster.
+only where it is surely faster. On request they are ordered by the lower end of their SOL score over
+the set instead, in which such a task counts as parity.
 
 A place depends on an agent's own runs alone. An agent with judged runs on less than MIN_SHARE of
 the set is provisional and has no rank, as has one with reference solutions (open book). Of the
@@ -24,11 +25,15 @@ from numpy.typing import NDArray
 from arena.catalog.models import EXTERNAL, Agent
 from arena.leaderboard.ranking.columns import Columns, Rows
 from arena.leaderboard.ranking.intervals import RUN_LOG_STD, Z_95
+from arena.leaderboard.ranking.sol_scores import PARITY, sol_gains
 from evaluation.types import Interval
 
 SEEN, UNSEEN, GAP = "seen", "unseen", "gap"
 GENERALIZATIONS = {UNSEEN: "held-out", SEEN: "public"}
 """The speedups to rank by, with the label of each; the headline first."""
+SPEEDUP, SOL = "speedup", "sol"
+SCORES = {SPEEDUP: "set_", SOL: "sol_"}
+"""The scores to rank by, with the prefix of the columns of each; the default first."""
 MIN_SHARE = 0.5
 """Least share of the set on which an agent with a rank has a judged run."""
 PROVISIONAL, SAME_USER, OPEN_BOOK = UNRANKED = ("provisional", "same-user", "open-book")
@@ -44,11 +49,12 @@ class Row:
     the set. `passed` of `total` counts runs.
 
     `set_*` is the speedup over the set that ranks, with a task that it did not solve as 1x; the
-    rank is by `set_low`. The other speedups are over the tasks that it solved. `noisy` of these
-    have a noisy verdict, which `gap`, the share of the public speedup that held-out cases retain,
-    leaves out. `memory_ratio` is the geomean of GPU memory over that of the baselines, None where
-    no GPU was measured. `cost` is in US dollars; it is None where no run used a model, or where the
-    price of one is unknown. `unranked` has the reason of an agent without a rank.
+    rank is by `set_low`, or on request by `sol_low` of the SOL score over the set, which is None
+    without a measured roofline. The other speedups are over the tasks that it solved. `noisy` of
+    these have a noisy verdict, which `gap`, the share of the public speedup that held-out cases
+    retain, leaves out. `memory_ratio` is the geomean of GPU memory over that of the baselines, None
+    where no GPU was measured. `cost` is in US dollars; it is None where no run used a model, or
+    where the price of one is unknown. `unranked` has the reason of an agent without a rank.
     """
 
     rank: int | None
@@ -73,6 +79,9 @@ class Row:
     noisy: int
     gap: float | None
     roofline_share: float | None
+    sol_score: float | None
+    sol_low: float | None
+    sol_high: float | None
     memory_ratio: float | None
     rounds: float
     seconds: float
@@ -113,8 +122,8 @@ class Cells:
     `agents` are ids; `agent` and `entry` number both for each cell, `entry_of_row` for each row.
     `logs` has, for each kind of speedup, the middle of its log and the distances to both ends of
     its interval; NaN where no repeat passed and was timed. `gains` has the same of what counts
-    over the set, 0 for a repeat that failed or is not surely faster. `sums` are over the runs of
-    the cell.
+    over the set, 0 for a repeat that failed or is not surely faster; under SOL it has SOL scores
+    less PARITY. `sums` are over the runs of the cell.
     """
 
     agents: list[int]
@@ -180,10 +189,11 @@ def rank(
     agents: Mapping[int, Agent],
     tasks: Collection[int],
     generalization: str = UNSEEN,
+    score: str = SPEEDUP,
 ) -> Ranking:
     """Rank the agents of these runs, of which each place has one, over a set of tasks."""
     chosen = Columns(rows, np.flatnonzero(counted(rows, tasks)))
-    return rank_cells(cells_of(chosen), agents, len(tasks), generalization)
+    return rank_cells(cells_of(chosen), agents, len(tasks), generalization, score)
 
 
 def cells_of(rows: Rows | Columns) -> Cells:
@@ -200,6 +210,8 @@ def cells_of(rows: Rows | Columns) -> Cells:
     cell_of, keys = np.cumsum(first) - 1, keys[first]
     count = len(keys)
     runs = {which: logs_of(rows, which) for which in (*GENERALIZATIONS, GAP)}
+    gains = {which: gains_of(runs[which]) for which in GENERALIZATIONS}
+    gains[SOL] = sol_gains(rows, runs[SEEN], runs[UNSEEN])
     columns = _summands(rows)
     sums: dict[str, NDArray[Any]] = {
         name: np.bincount(cell_of, column, count) for name, column in columns.items()
@@ -212,26 +224,32 @@ def cells_of(rows: Rows | Columns) -> Cells:
         entry=keys % width,
         entry_of_row=entry_of,
         logs={which: combined(logs, cell_of, count) for which, logs in runs.items()},
-        gains={which: combined(gains_of(runs[which]), cell_of, count) for which in GENERALIZATIONS},
+        gains={which: combined(each, cell_of, count) for which, each in gains.items()},
         sums=sums,
     )
 
 
 def rank_cells(
-    cells: Cells, agents: Mapping[int, Agent], size: int, generalization: str = UNSEEN
+    cells: Cells,
+    agents: Mapping[int, Agent],
+    size: int,
+    generalization: str = UNSEEN,
+    score: str = SPEEDUP,
 ) -> Ranking:
-    """Rank the agents of these cells over a set of `size` tasks."""
+    """Rank the agents of these cells over a set of `size` tasks by one of SCORES."""
     if generalization not in GENERALIZATIONS:
         raise ValueError(f"{generalization!r} is not one of {(*GENERALIZATIONS,)}")
+    prefix = SCORES[score]
     needed = needed_of(size)
     if not len(cells.agent):
         return Ranking([], size, needed)
     numbers, of_cell = np.unique(cells.agent, return_inverse=True)
     named = [agents[cells.agents[number]] for number in numbers.tolist()]
     scores = _Scores(cells, of_cell, len(named), size, generalization)
-    rows = sorted((_row(agent, n, scores, size) for n, agent in enumerate(named)), key=_order)
+    rows = [_row(agent, n, scores, size) for n, agent in enumerate(named)]
+    rows.sort(key=lambda row: (*_key(row, prefix), row["agent"].slug))
     reasons = _unranked(rows, needed)
-    placed = _placed([row for row, why in zip(rows, reasons, strict=True) if not why])
+    placed = _placed([row for row, why in zip(rows, reasons, strict=True) if not why], prefix)
     others = [
         row | {"unranked": why}
         for reason in UNRANKED
@@ -322,6 +340,8 @@ class _Scores:
         self.noisy = np.bincount(of_cell, cells.sums["noisy"] > 0, count).astype(int).tolist()
         sizes = np.full(count, float(size))
         self.over_set = _intervals(_means(cells.gains[generalization], of_cell, sizes))
+        gain, below, above = _means(cells.gains[SOL], of_cell, sizes)
+        self.sol = (PARITY + np.stack([gain, gain - below, gain + above])).T.tolist()
         self.solved = {
             which: _intervals(combined(logs, of_cell, count)) for which, logs in cells.logs.items()
         }
@@ -352,6 +372,10 @@ def _row(agent: Agent, number: int, scores: _Scores, size: int) -> dict[str, Any
         "noisy": scores.noisy[number],
         "gap": gap.speedup if gap else None,
         "roofline_share": math.exp(sums["log_share"] / shares) if shares else None,
+        **{
+            f"sol_{end}": value if shares else None
+            for end, value in zip(("score", "low", "high"), scores.sol[number], strict=True)
+        },
         "memory_ratio": math.exp(sums["log_memory"] / sized) if sized else None,
         "rounds": sums["rounds"] / total,
         "seconds": sums["seconds"] / total,
@@ -382,18 +406,23 @@ def _unranked(rows: Sequence[dict[str, Any]], needed: int) -> list[str]:
     return found
 
 
-def _placed(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the columns with the rank, given best first; equals share one."""
+def _placed(rows: Sequence[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
+    """Return the columns with the rank, given best first; equals share one.
+
+    `prefix` is that of the columns of the score that ranks.
+    """
     found: list[dict[str, Any]] = []
     for position, row in enumerate(rows, start=1):
         above = found[-1] if found else None
-        equal = above is not None and _key(above) == _key(row)
+        equal = above is not None and _key(above, prefix) == _key(row, prefix)
         same_share = above is not None and above["pass_rate"] == row["pass_rate"]
         found.append(
             row
             | {
                 "rank": above["rank"] if above and equal else position,
-                "tied": bool(above and same_share and row["set_high"] >= above["set_low"]),
+                "tied": bool(
+                    above and same_share and _end(row, prefix, "high") >= _end(above, prefix, "low")
+                ),
             }
         )
     return found
@@ -416,10 +445,12 @@ def _columns(prefix: str, interval: Interval | None) -> dict[str, float | None]:
     }
 
 
-def _key(row: dict[str, Any]) -> tuple[float, float]:
+def _key(row: dict[str, Any], prefix: str) -> tuple[float, float]:
     """Return what an agent is ranked by, the least first."""
-    return -row["pass_rate"], -row["set_low"]
+    return -row["pass_rate"], -_end(row, prefix, "low")
 
 
-def _order(row: dict[str, Any]) -> tuple[float, float, str]:
-    return (*_key(row), row["agent"].slug)
+def _end(row: dict[str, Any], prefix: str, name: str) -> float:
+    """Return an end of the interval of the score that ranks; an unknown one is at parity."""
+    value: float | None = row[prefix + name]
+    return PARITY if value is None else value

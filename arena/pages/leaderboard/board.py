@@ -46,7 +46,7 @@ from arena.leaderboard.ranking.filters import (
 )
 from arena.leaderboard.ranking.frontier import Frontier, frontier, memory_frontier
 from arena.leaderboard.ranking.matrix import matrix, tasks_of
-from arena.leaderboard.ranking.rankings import GENERALIZATIONS, SEEN, Row
+from arena.leaderboard.ranking.rankings import GENERALIZATIONS, SEEN, SOL, SPEEDUP, Row
 from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
 from arena.leaderboard.ranking.suite_scores import FAST_P, fast_p
 from arena.pages.csv_file import csv_file
@@ -77,10 +77,11 @@ SELECTS = (
 """Filters with a list of values: name, label and the text of no choice."""
 TASK_SETS = [(CORE, "Core tasks"), (ALL, "All published tasks")]
 MAX_TASKS_LISTED = 60
-COLUMNS, COLUMNS_OF = 12, {PRODUCTION: 11, REPOSITORY: 10}
+COLUMNS, COLUMNS_OF = 13, {PRODUCTION: 11, REPOSITORY: 10}
 """Columns of the table: of a board of cases, and of the suites with a single speedup."""
 WORDS = {
     "generalization": "ranking by",
+    "score": "score to rank by",
     "origin": "origin",
     "task_set": "task set",
     "holds": "class of results",
@@ -94,8 +95,9 @@ NAMED_CURVES = 3
 CSV_COLUMNS = (
     "rank", "agent", "title", "model", "unranked", "tied", "passed", "total", "tasks", "size",
     "solved", "pass_rate", "set_speedup", "set_low", "set_high", "speedup", "low", "high",
-    "unseen_speedup", "unseen_low", "unseen_high", "noisy", "gap", "roofline_share",
-    "memory_ratio", "rounds", "seconds", "cost", "tokens", "cost_per_solved", "tokens_per_solved",
+    "unseen_speedup", "unseen_low", "unseen_high", "noisy", "gap", "roofline_share", "sol_score",
+    "sol_low", "sol_high", "memory_ratio", "rounds", "seconds", "cost", "tokens",
+    "cost_per_solved", "tokens_per_solved",
 )  # fmt: skip
 PARTS = {
     "matrix": "Every agent on every task",
@@ -118,7 +120,10 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     page = Paginator(rows, ROWS_A_PAGE).get_page(request.GET.get("page"))
     filters = shown.filters
     plain = Filters(
-        hardware=filters.hardware, generalization=filters.generalization, origin=filters.origin
+        hardware=filters.hardware,
+        generalization=filters.generalization,
+        score=filters.score,
+        origin=filters.origin,
     )
     judges = [option for option in options(filters, "judge", now) if option.count]
     narrowed = replace(filters, judge="", task_set="") != plain
@@ -154,11 +159,8 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "holds_label": HOLDS.get(filters.holds, "").lower(),
         "holds": [(o.value, f"{o.label} ({o.count})") for o in holding_options(filters, now)],
         "generalization": GENERALIZATIONS[filters.generalization],
-        "generalizations": [
-            (label, _address(request, generalization=name), name == filters.generalization)
-            for name, label in GENERALIZATIONS.items()
-            if filters.suite not in ONE_SPEEDUP
-        ],
+        "by_sol": filters.score == SOL,
+        "rankings": [] if filters.suite in ONE_SPEEDUP else _rankings(request, filters),
         "tabs": [
             (
                 option,
@@ -272,6 +274,20 @@ def scale_of(rows: Iterable[Row]) -> Scale:
     return Scale.over(rows, "set_low", "set_high")
 
 
+def _rankings(request: HttpRequest, filters: Filters) -> list[tuple[str, str, bool]]:
+    """Return label and address of each way to rank, and whether it is the one of the board."""
+    by_speedup = filters.score == SPEEDUP
+    found = [
+        (
+            label,
+            _address(request, generalization=name, score=""),
+            by_speedup and name == filters.generalization,
+        )
+        for name, label in GENERALIZATIONS.items()
+    ]
+    return [*found, ("SOL score", _address(request, score=SOL), not by_speedup)]
+
+
 def _elsewhere(shown: Board, now: Snapshot) -> list[tuple[Board, str]]:
     """Return the boards of single tracks that have a rank, with their addresses."""
     return [(each, address_of(replace(each.filters, judge="", task_set="")))
@@ -346,6 +362,7 @@ def _table(shown: Board, asked: Filters, view: View, page: Page[Row], now: Snaps
         "view": view,
         "production": production,
         "repository": shown.filters.suite == REPOSITORY,
+        "by_sol": shown.filters.score == SOL,
         "scale": scale_of(rows),
         "spent": spent,
         "sized": sized,

@@ -24,6 +24,7 @@ COLUMNS = {
     "solved": "unseen_speedup",
     "retained": "gap",
     "roofline": "roofline_share",
+    "sol": "sol_score",
     "memory": "memory_ratio",
     "rounds": "rounds",
     "seconds": "seconds",

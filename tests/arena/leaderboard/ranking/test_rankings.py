@@ -71,6 +71,29 @@ def test_agents_within_verdict_to_verdict_noise_are_tied(judged):
     ]  # fmt: skip
 
 
+def test_sol_score_is_half_at_the_baseline_and_one_at_the_limit(judged):
+    judged("near", "relu", 2.0, roofline_share=0.8, width=1.0)
+    judged("near", "gelu", 0.9, roofline_share=0.8)  # as 0.5, since it is slower
+    judged("limit", "relu", 1.5, roofline_share=1.02)
+    judged("limit", "gelu", 1.2, unseen_speedup=0.9, unseen_low=0.9, unseen_high=0.9)
+    judged("fast", "relu", 3.0, roofline_share=0.3)
+    judged("fast", "gelu")
+    rows = board(score="sol")
+    assert rows["near"].sol_score == pytest.approx((1.5 / (1.5 + 0.25) + 0.5) / 2)
+    assert rows["limit"].sol_score == rows["limit"].sol_high == pytest.approx((1.0 + 0.5) / 2)
+    assert rows["fast"].sol_score == pytest.approx((9 / (9 + 7 / 3) + 0.5) / 2)
+    assert [row.agent.slug for row in boards.board(Filters(score="sol")).rows] == [
+        "limit", "near", "fast",
+    ]  # fmt: skip
+    assert next(iter(board())) == "near"
+
+
+def test_sol_score_without_a_measured_roofline_is_unknown(judged):
+    judged("a", "relu", 2.0, roofline_share=None)
+    row = board(score="sol")["a"]
+    assert (row.sol_score, row.sol_low, row.rank) == (None, None, 1)
+
+
 def test_failure_lowers_both_figures_that_rank(judged):
     judged("a", "relu", 4.0)
     judged("a", "gelu")

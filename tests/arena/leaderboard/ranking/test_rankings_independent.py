@@ -144,7 +144,8 @@ def assert_board_equals(
 ) -> list[dict[str, Any]]:
     """Compare every row that the API shows with the independent ranking; return the rows."""
     answer = client.get("/api/v1/leaderboard", {"generalization": by, **query}).json()
-    rows, expected = answer["rows"], ranking(records, by, tasks)
+    score = {"sol": "sol"}.get(query.get("score", ""), "set")
+    rows, expected = answer["rows"], ranking(records, by, tasks, score)
     assert answer["size"] == len(tasks)
     assert [row["agent"] for row in rows] == [row["agent"] for row in expected]
     for row, wanted in zip(rows, expected, strict=True):
@@ -159,6 +160,9 @@ def assert_board_equals(
             else:
                 want = (wanted[name].value, wanted[name].low, wanted[name].high)
                 assert ends == pytest.approx(want, rel=2e-4), (row["agent"], name)
+        sol = wanted["sol"] and (wanted["sol"].value, wanted["sol"].low, wanted["sol"].high)
+        got = tuple(row[f"sol_{end}"] for end in ("score", "low", "high"))
+        assert got == (pytest.approx(sol, rel=2e-4) if sol else (None, None, None)), row["agent"]
         assert row["gap"] == (wanted["gap"] and pytest.approx(wanted["gap"]))
     return rows
 
@@ -183,6 +187,8 @@ def test_boards_of_the_published_results_equal_those_computed_from_single_cases(
         rows = assert_board_equals(client, records, "unseen", chosen, track=track)
         if track == "cuda-to-cuda":
             assert [(row["agent"], row["rank"]) for row in rows] == [("tuner", 1), ("expert", None)]
+    by_sol = assert_board_equals(client, records, "unseen", every, task_set="all", score="sol")
+    assert by_sol[0]["agent"] == "tuner" and by_sol[0]["sol_score"] > 0.5
     everything = assert_board_equals(client, records, "unseen", every, task_set="all")
     assert [row["agent"] for row in everything] == ["tuner", "torch-compile", "expert"]
     _assert_interval_is_that_of_random_errors(client, records, len(every))
@@ -264,6 +270,7 @@ def test_board_of_random_results_equals_the_independent_one(client, hardware, al
             noisy=outcome == "passed" and dice.random() < 0.2,
             user={"agent-6": "alice", "agent-7": "alice", "agent-8": "bob"}.get(agent, ""),
             judge=dice.choice(["9", "9", "9", "10"]),
+            roofline=dice.choice([None, 1.05, *(dice.uniform(0.1, 1.0) for _ in range(6))]),
         )
         records.append(record)
         _store(record, device)
@@ -276,6 +283,7 @@ def test_board_of_random_results_equals_the_independent_one(client, hardware, al
         chosen = [record for record in records if record.device == device.slug]
         for by in BY:
             query = {"hardware": device.slug, "origin": "all"}
+            assert_board_equals(client, chosen, by, tasks, **query, score="sol")
             rows = assert_board_equals(client, chosen, by, tasks, **query)
             assert len(rows) >= 5
             found |= {row["unranked"] for row in rows}
@@ -295,7 +303,7 @@ def _store(record: Record, device: Hardware) -> None:
             values[column] = speedup and getattr(speedup, name)
     values |= {"status": "passed" if record.passed else "failed", "created_at": record.at}
     values |= {"noisy": record.noisy, "judge_version": record.judge}
-    values |= {"rounds": int(record.submitted)}
+    values |= {"rounds": int(record.submitted), "roofline_share": record.roofline}
     judged_run(record.agent, record.task, hardware=device, repeat=record.repeat, **values)
 
 
