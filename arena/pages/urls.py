@@ -95,6 +95,7 @@ urlpatterns = [
     path("runs/<slug:run_id>/events/<int:seq>/", run.event, name="run-event"),
     path("runs/<slug:run_id>/seek/", run.seek_row, name="run-seek"),
     path("runs/<slug:run_id>/lanes/", run.lanes, name="run-lanes"),
+    path("runs/<slug:run_id>/inspector/", run.inspector, name="run-inspect"),
     path("runs/<slug:run_id>/outline/", run.part_of_outline, name="run-outline"),
     path("runs/<slug:run_id>/trace.<str:form>", run.export, name="run-export"),
     path("runs/<slug:run_id>/moments/", run.moments, name="run-moments"),

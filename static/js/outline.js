@@ -18,6 +18,38 @@ export class Outline {
     return [...this.#nav.querySelectorAll("a[data-stop]")];
   }
 
+  /** Lets arrow keys move among the stops, of which the Tab key reaches one. */
+  watchKeys() {
+    this.#nav.addEventListener("keydown", (event) => this.#onKey(event));
+    new MutationObserver(() => this.#rove()).observe(this.#nav, { childList: true });
+    this.#rove();
+  }
+
+  focus() {
+    this.#nav.querySelector("a[data-stop][tabindex='0']")?.focus();
+  }
+
+  #rove(chosen = this.#nav.querySelector("a[data-stop][aria-current]") ?? this.stops.at(0)) {
+    for (const stop of this.stops) stop.tabIndex = stop === chosen ? 0 : -1;
+  }
+
+  async #onKey(event) {
+    const here = event.target.closest("a[data-stop]");
+    const key = event.key;
+    if (!here || event.ctrlKey || event.metaKey || event.altKey || !["ArrowDown", "ArrowUp", "Home", "End"].includes(key)) return;
+    event.preventDefault();
+    const seq = Number(here.dataset.seq);
+    const wanted = { Home: -Infinity, End: Infinity }[key] ?? (await this.next(seq, key === "ArrowDown" ? 1 : -1));
+    if (wanted === undefined) return;
+    const [earlier, later] = this.#beyond;
+    if (Number.isFinite(wanted) && ((earlier && wanted <= earlier) || (later && wanted >= later))) await this.load(wanted);
+    const stops = this.stops.filter((stop) => !stop.parentElement.hidden);
+    const next = Number.isFinite(wanted) ? stops.find((stop) => Number(stop.dataset.seq) === wanted) : stops.at(wanted < 0 ? 0 : -1);
+    if (!next) return;
+    this.#rove(next);
+    next.focus();
+  }
+
   /** The seqs of the nearest stops before and after those that are shown; 0 without one. */
   get #beyond() {
     return ["earlier", "later"].map((name) => Number(this.#nav.querySelector(`[data-${name}]`)?.dataset.seq ?? 0));
@@ -33,6 +65,7 @@ export class Outline {
     this.#nav.querySelector("[aria-current]")?.removeAttribute("aria-current");
     if (!at) return undefined;
     at.setAttribute("aria-current", "true");
+    if (!this.#nav.contains(document.activeElement)) this.#rove(at);
     const [box, view] = [at.getBoundingClientRect(), this.#nav.getBoundingClientRect()];
     if (box.top < view.top || box.bottom > view.bottom) this.#nav.scrollTop += box.top - view.top - view.height / 3;
     return undefined;

@@ -11,7 +11,7 @@ const announcer = document.querySelector("[data-announce]");
 const panels = new Map([...workspace.querySelectorAll("[data-panel]")].map((panel) => [panel.dataset.panel, panel]));
 const links = new Map([...workspace.querySelectorAll(".tabs a")].map((link) => [link.dataset.tab, link]));
 const TAB_OF = { verdict: "results", funnel: "results", rounds: "results", cases: "results" };
-const CHOICES = ["q", "show", "actor", "from"];
+const CHOICES = ["q", "show", "actor", "from", "begin", "end"];
 const loads = new Map();
 const shown = {}; // the newest HTML of each part on the page
 let trace; // once its tab is on the page
@@ -66,7 +66,7 @@ async function insert(name, panel, address, late) {
   if (name === "trace") startTrace(late.rows);
 }
 
-async function showTab(name) {
+async function showTab(name, focused = false) {
   try {
     await load(name);
   } catch {
@@ -78,7 +78,7 @@ async function showTab(name) {
     else link.removeAttribute("aria-current");
   }
   const target = location.hash && document.getElementById(location.hash.slice(1));
-  if (name === "trace") trace.toHash();
+  if (name === "trace") trace.toHash(focused);
   else if (target && panels.get(name).contains(target)) target.scrollIntoView();
 }
 
@@ -99,10 +99,20 @@ function onChoice(event) {
 }
 
 function onSearch(event) {
-  if (!event.target.matches("form[role=search]")) return;
+  if (!event.target.matches("form[role=search], form[data-range]")) return;
   event.preventDefault();
   const query = new URLSearchParams([["tab", "trace"], ...new FormData(event.target)].filter(([, value]) => value));
   choose(`${location.pathname}?${query}`);
+}
+
+/** Shows the events between two moments of the run, in seconds, besides what is chosen already. */
+function onRange(begin, end) {
+  const address = new URL(location.href);
+  for (const name of ["at", "chunk", "from"]) address.searchParams.delete(name);
+  for (const [name, seconds] of Object.entries({ begin, end })) address.searchParams.set(name, seconds.toFixed(1));
+  address.searchParams.set("tab", "trace");
+  address.hash = "";
+  choose(address);
 }
 
 async function choose(address) {
@@ -120,7 +130,7 @@ function onEventLink(event) {
   event.preventDefault();
   trace?.follow(false);
   history.pushState(null, "", address);
-  showTab("trace");
+  showTab("trace", event.detail === 0); // of a key, which goes on from there
 }
 
 // ---------- live updates ----------
@@ -170,7 +180,9 @@ function putParts(parts) {
       charts.update(figure, replacement);
       replacement.replaceWith(figure);
     }
+    const focused = part.contains(document.activeElement) && document.activeElement.getAttribute("href");
     part.replaceChildren(fresh.content);
+    if (focused) [...part.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus({ preventScroll: true });
     if (id === "counts") for (const { dataset, textContent } of part.children) count(dataset.subject, textContent);
     if (!figure) charts.start(part);
   }
@@ -203,9 +215,13 @@ function onMark(mark) {
 // ---------- beginning ----------
 
 function startTrace(late = []) {
-  trace = openTrace({ workspace, announcer, showState, onMark });
+  trace = openTrace({ workspace, announcer, showState, onMark, onRange });
   for (const [html, last] of late) trace.onRows(html, last);
 }
+
+/** Parts that stay in view lie below the header, however many lines it takes. */
+const head = document.getElementById("run-head");
+new ResizeObserver(() => document.documentElement.style.setProperty("--run-head", `${head.offsetHeight}px`)).observe(head);
 
 workspace.addEventListener("click", onTab);
 workspace.addEventListener("click", onChoice);

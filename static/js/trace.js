@@ -1,7 +1,9 @@
 // The trace of a run: wires its stream, its keys and its replay.
 
+import { Timespan } from "./brush.js";
 import { Folding } from "./folding.js";
 import { markFound } from "./found.js";
+import { Inspector } from "./inspector.js";
 import { Outline } from "./outline.js";
 import { Replay, clock } from "./replay.js";
 import { RETRY_MS, Stream, chunkOf, rowsOf } from "./stream.js";
@@ -17,6 +19,8 @@ let toTail;
 let stream;
 let outline;
 let folding;
+let inspector;
+let timespan;
 let replay;
 let reached = 0; // the seq of the newest event that a replay has shown
 let here = null;
@@ -32,6 +36,8 @@ function mark(row) {
   here = row;
   row.classList.add("here");
   outline?.mark(Number(row.dataset.seq));
+  inspector.show(Number(row.dataset.seq));
+  timespan?.mark(Number(row.dataset.t));
 }
 
 async function jump(seq) {
@@ -81,7 +87,9 @@ function followView() {
   followed = requestAnimationFrame(() => {
     followed = 0;
     const seq = position();
-    if (seq) outline.follow(seq);
+    if (!seq) return;
+    outline.follow(seq);
+    timespan?.mark(Number(stream.row(seq)?.dataset.t ?? 0));
   });
 }
 
@@ -112,8 +120,7 @@ function labelTail() {
   toTail.textContent = `${unread} new event${unread === 1 ? "" : "s"} ↓`;
 }
 
-async function permalink() {
-  const seq = position();
+async function permalink(seq = position()) {
   if (!seq) return;
   const address = new URL(`?at=${seq}#e${seq}`, location.href);
   history.replaceState(null, "", address);
@@ -139,7 +146,8 @@ const keys = {
   g: () => jump(1),
   G: () => jump(lastSeq()),
   ".": () => follow(!tailing),
-  y: permalink,
+  o: () => outline.focus(),
+  y: () => permalink(),
   n: () => seek("errors", 1),
   N: () => seek("errors", -1),
   d: () => seek("edits", 1),
@@ -180,9 +188,12 @@ async function fill({ target: fold }) {
   }
 }
 
-function toHash() {
+/** Shows the event that the address names; `focused` also moves the focus there. */
+async function toHash(focused = false) {
   const seq = /^#e(\d+)$/.exec(location.hash)?.[1];
-  if (seq) jump(Number(seq));
+  if (!seq) return;
+  await jump(Number(seq));
+  if (focused) here?.querySelector(".seq").focus({ preventScroll: true });
 }
 
 // ---------- live updates ----------
@@ -193,6 +204,8 @@ function onRows(html, last) {
   const added = stream.apply(rows);
   if (!added) return;
   announce(rows);
+  const shown = rows.find((row) => Number(row.dataset.seq) === inspector.shown);
+  if (shown) inspector.show(inspector.shown, true);
   if (tailing) showTail();
   else unread += added;
   labelTail();
@@ -265,6 +278,9 @@ function hideAfter(now) {
 
 function onReplayBegin() {
   tailing = true;
+  here?.classList.remove("here");
+  here = null;
+  inspector.clear();
   showState("replay");
   announcer.textContent = "Replaying the run from its start.";
 }
@@ -279,8 +295,16 @@ function wireOnce() {
   wired = true;
   document.addEventListener("keydown", onKey);
   document.addEventListener("toggle", fill, true); // it does not bubble
+  document.addEventListener("click", chooseRow);
   addEventListener("scroll", followView, { passive: true });
   addEventListener("wheel", (event) => event.deltaY < 0 && tailing && follow(false), { passive: true });
+}
+
+/** Chooses the row that is clicked, unless the click does something of its own or selects text. */
+function chooseRow({ target }) {
+  const row = target.closest(".stream .event");
+  if (!row || target.closest("a, button, summary, input, label") || String(getSelection())) return;
+  mark(row);
 }
 
 /** Opens every fold of the rows on the page, or closes them; long texts stay where they are until they are asked for. */
@@ -291,17 +315,21 @@ function expandAll({ currentTarget: button }) {
 }
 
 /** Wires the trace once it is on the page. `showState(name)` shows the state of the connection,
- * `onMark(moment)` the parts of the page as they were by then, or as they are by `null`. */
+ * `onMark(moment)` the parts of the page as they were by then, or as they are by `null`;
+ * `onRange(begin, end)` shows the events between two seconds of the run. */
 export function openTrace(page) {
   ({ workspace, announcer, showState, onMark } = page);
   [root, found, help, toTail] = ["[data-stream]", "[data-found]", "dialog.help", "[data-to-tail]"].map((name) => document.querySelector(name));
-  [stream, outline, folding, replay, here] = [];
+  [stream, outline, folding, timespan, replay, here] = [];
   tailing = false;
   unread = 0;
   wireOnce();
   for (const part of document.querySelectorAll("#trace [data-with-js]")) part.hidden = false;
   document.querySelector("[data-help]").addEventListener("click", () => help.showModal());
   document.querySelector("[data-expand]").addEventListener("click", expandAll);
+  inspector = new Inspector(document.getElementById("inspector"), permalink);
+  const lanes = document.querySelector("[data-timespan]");
+  if (lanes) timespan = new Timespan(lanes, document.querySelector("[data-strip]"), page.onRange);
   if (found) {
     if (found.dataset.found) markFound(found, found.dataset.found);
     return { isSearch: true, onRows() {}, offerReplay() {}, follow() {}, toHash() {} };
@@ -311,6 +339,7 @@ export function openTrace(page) {
   stream = new Stream(root, workspace.dataset.url, Number(root.dataset.lastSeq));
   stream.grow(lastSeq());
   outline = new Outline(document.getElementById("outline"), () => replay?.active && hideAfter(replay.now));
+  outline.watchKeys();
   folding = new Folding(root, document.querySelector("[data-fold]"));
   toTail.addEventListener("click", () => follow(true));
   if (workspace.dataset.ended === "1") offerReplay();

@@ -141,6 +141,7 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     "run-event": [("GET", "/runs/{run}/events/1/", OWN)],
     "run-seek": [("GET", "/runs/{run}/seek/", OWN)],
     "run-lanes": [("GET", "/runs/{run}/lanes/", OWN)],
+    "run-inspect": [("GET", "/runs/{run}/inspector/?at=1", OWN)],
     "run-outline": [("GET", "/runs/{run}/outline/", OWN)],
     "run-export": [
         ("GET", "/runs/{run}/trace.md", OWN),

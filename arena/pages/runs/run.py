@@ -20,11 +20,12 @@ from arena.runs.display.summary import shown_runs, summary_of
 from arena.runs.models import Run
 from arena.runs.services.runs import BUDGET_BOUNDS
 from arena.runs.trace import exports, timeline
+from arena.runs.trace.inspection import inspect
 from arena.runs.trace.outline import outline
 from arena.runs.trace.sifting import GATES, SUBJECTS, Sieve, chips, seek
 
 TABS = {"trace": "Trace", "code": "Code", "results": "Results", "profile": "Profile"}
-OF_TRACE = ("q", "at", "chunk", "show", "actor")
+OF_TRACE = ("q", "at", "chunk", "show", "actor", "begin", "end")
 """Names in a query that are about the trace."""
 EVENTS_OF_LANES = 5000
 """Events up to which the lanes of a run come with its page."""
@@ -43,6 +44,7 @@ def run(request: HttpRequest, run_id: str) -> HttpResponse:
         context |= _stream(request, shown)
     if "at" in request.GET:
         context["outline"] = outline(shown.events.all(), _number(request, "at"))
+        context |= _inspected(request, shown)
     return render(request, "run.html", context)
 
 
@@ -108,6 +110,22 @@ def part_of_outline(request: HttpRequest, run_id: str) -> HttpResponse:
 
 
 @require_safe
+def inspector(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Return the pane of the event `?at=`: its figures, its notes, and how it is stored."""
+    shown = run_of(request, run_id)
+    context = {"run": shown, **_inspected(request, shown)}
+    return render(request, "runs/_inspector.html", context)
+
+
+def _inspected(request: HttpRequest, shown: Run) -> dict[str, Any]:
+    seq = _number(request, "at")
+    return {
+        "inspected": inspect(shown.events.all(), shown.pk, seq),
+        "notes_here": notes_of(shown, request.user, seq)["notes"],
+    }
+
+
+@require_safe
 def seek_row(request: HttpRequest, run_id: str) -> JsonResponse:
     """Return the seq of the next row of a subject, or of the one before; null without one."""
     shown = run_of(request, run_id)
@@ -121,12 +139,11 @@ def seek_row(request: HttpRequest, run_id: str) -> JsonResponse:
 def event(request: HttpRequest, run_id: str, seq: int) -> HttpResponse:
     """Show one event whole, with the result of a call, and as it is stored."""
     shown = run_of(request, run_id)
-    entries = timeline.folded(shown.events.all(), list(shown.events.filter(seq=seq)))
-    if not entries:
+    found = inspect(shown.events.all(), shown.pk, seq)
+    if found is None:
         raise Http404
-    entry = entries[0]
-    stored = [each.event.envelope() for each in (entry, entry.result) if each]
-    context = {"run": shown, "entries": entries, "entry": entry, "stored": stored, "whole": True}
+    entry = found.entry
+    context = {"run": shown, "entries": [entry], "entry": entry, "inspected": found, "whole": True}
     context |= notes_of(shown, request.user, entry.seq)
     context |= {"before": seq - 1, "after": seq + 1}
     return render(request, "event.html", context)
@@ -231,12 +248,24 @@ def _again(shown: Run) -> str:
     return urlencode(values)
 
 
+def _bounds(request: HttpRequest, sieve: Sieve) -> dict[str, Any]:
+    """Return the chosen time as it was asked for, and the query without it."""
+    known = {"begin": sieve.begin_ms, "end": sieve.end_ms}
+    timeless = request.GET.copy()
+    for name in known:
+        timeless.pop(name, None)
+    timeless["tab"] = "trace"
+    bounds = {name: request.GET[name] for name, at in known.items() if at is not None}
+    return {"bounds": bounds, "timeless": timeless.urlencode(safe=",")}
+
+
 def _stream(request: HttpRequest, shown: Run) -> dict[str, Any]:
     """Return the part of the trace that the query names: a search, a chunk, or the newest."""
     words, sieve = request.GET.get("q", "").strip()[:200], Sieve.of(request.GET)
     events = shown.events.all()
     subjects, actors = chips(events, request.GET)
     found: dict[str, Any] = {"query": words, "sieve": sieve, "subjects": subjects, "actors": actors}
+    found |= _bounds(request, sieve)
     if words or sieve:
         rows = timeline.matching(events, words, sieve.condition, _number(request, "from"))
         hits = [(entry, entry.excerpt(words.casefold())) for entry in rows.entries]

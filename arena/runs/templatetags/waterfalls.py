@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 from arena.catalog.templatetags.figures import clock, money, times, tokens
 from arena.runs.display.rounds import Round
 from arena.runs.models import Run
+from arena.runs.trace.sifting import Sieve
 from arena.runs.trace.waterfall import Bar, Curve, Lane, Verdict, Waterfall
 
 register = template.Library()
@@ -130,6 +131,20 @@ def axis_svg(ends: float) -> SafeString:
         if at * 1000 < 0.96 * ends
     )
     return _drawing("axis", 14, format_html_join("", '<text x="{}" y="11">{}</text>', ticks))
+
+
+@register.simple_tag
+def brush_svg(found: Waterfall | None, sieve: Sieve | str) -> SafeString:
+    """Draw the time that a reader chose, over the lanes; nothing of it without lanes or choice."""
+    begin, end = 0.0, 0.0
+    if found and isinstance(sieve, Sieve) and sieve.timed:
+        begin = min(100.0, 100 * (sieve.begin_ms or 0) / found.ends)
+        end = 100.0 if sieve.end_ms is None else min(100.0, 100 * sieve.end_ms / found.ends)
+    return format_html(
+        '<svg class="brush" aria-hidden="true"><rect x="{}%" width="{}%" height="100%"/></svg>',
+        f"{begin:.2f}",
+        f"{max(0.0, end - begin):.2f}",
+    )
 
 
 @register.filter

@@ -1,7 +1,8 @@
-"""Choices among the rows of a trace: by subject and by actor, with how many there are of each."""
+"""Choices among the rows of a trace: by subject, actor and time, with counts of the first two."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -30,33 +31,56 @@ SUBJECTS: Mapping[str, Q] = {
 }
 """The events of each subject; errors are those whose rows are marked."""
 GATES = Q(kind="gate_result")
+SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,3})?")
 MAX_TRIED = 50
 """Events that are tried for one whose row lies further on."""
 
 
 @dataclass(frozen=True)
 class Sieve:
-    """The subjects and actors that a reader chose; nothing chosen stands for everything."""
+    """The subjects, the actors and the time that a reader chose; nothing stands for everything."""
 
     subjects: tuple[str, ...] = ()
     actors: tuple[str, ...] = ()
+    begin_ms: int | None = None
+    end_ms: int | None = None
+    """Bounds on the run's clock, both included."""
 
     @classmethod
     def of(cls, query: QueryDict) -> Sieve:
-        """Return what a query chooses by `show` and `actor`, lists with commas."""
+        """Return what a query chooses.
+
+        `show` and `actor` are lists with commas, `begin` and `end` seconds.
+        """
         subjects, actors = (
             tuple(dict.fromkeys(filter(None, query.get(name, "").replace("\0", "").split(","))))
             for name in ("show", "actor")
         )
-        return cls(tuple(name for name in subjects if name in SUBJECTS), actors)
+        bounds = (_milliseconds(query.get(name, "")) for name in ("begin", "end"))
+        return cls(tuple(name for name in subjects if name in SUBJECTS), actors, *bounds)
 
     def __bool__(self) -> bool:
-        return bool(self.subjects or self.actors)
+        return bool(self.subjects or self.actors or self.timed)
+
+    @property
+    def timed(self) -> bool:
+        return self.begin_ms is not None or self.end_ms is not None
 
     @property
     def condition(self) -> Q:
         chosen = reduce(or_, (SUBJECTS[name] for name in self.subjects), Q())
-        return chosen & Q(actor__in=self.actors) if self.actors else chosen
+        if self.actors:
+            chosen &= Q(actor__in=self.actors)
+        if self.begin_ms is not None:
+            chosen &= Q(t_ms__gte=self.begin_ms)
+        if self.end_ms is not None:
+            chosen &= Q(t_ms__lte=self.end_ms)
+        return chosen
+
+
+def _milliseconds(seconds: str) -> int | None:
+    """Return a time of the run's clock; None for what is no number of seconds."""
+    return round(1000 * float(seconds)) if SECONDS.fullmatch(seconds) else None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.db.models import F
 from django.http import QueryDict
 
 from arena.runs import services
@@ -57,6 +58,37 @@ def rows(run, query: str, words: str = "") -> list[int]:
 )
 def test_chosen_subjects_and_actors_show_their_rows_alone(run, seqs, query, names):
     assert rows(run, query) == [seqs[name] for name in names]
+
+
+@pytest.mark.parametrize(
+    ("query", "bounds"),
+    [
+        ("begin=1&end=2.5", (1000, 2500)),
+        ("begin=0.25", (250, None)),
+        ("end=3", (None, 3000)),
+        ("begin=-1&end=nan", (None, None)),
+        ("begin=1e3&end=123456789", (None, None)),
+        ("begin=%00", (None, None)),
+    ],
+)
+def test_time_is_read_as_seconds_of_the_run(query, bounds):
+    sieve = Sieve.of(QueryDict(query))
+    assert (sieve.begin_ms, sieve.end_ms) == bounds
+    assert bool(sieve) is sieve.timed is any(bound is not None for bound in bounds)
+
+
+def test_chosen_time_shows_the_rows_between_its_bounds_alone(run, seqs):
+    run.events.update(t_ms=F("seq") * 1000)
+    begin, end = seqs["edit"], seqs["gate"]
+    inside = [seq for seq in seqs.values() if begin <= seq <= end]
+    assert rows(run, f"begin={begin}&end={end}") == inside
+    assert rows(run, f"begin={begin}&end={end}&show=compiler,errors") == [
+        seqs["compiler"],
+        seqs["gate"],
+    ]
+    assert rows(run, f"end={begin - 0.5}")[-1] < begin
+    shown, _ = chips(run.events.all(), QueryDict(f"begin={begin}&end={end}&chunk=3"))
+    assert all(f"begin={begin}&end={end}" in chip.query for chip in shown)
 
 
 def test_search_is_within_what_was_chosen(run, seqs):
