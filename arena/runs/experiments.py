@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -158,26 +158,19 @@ def start(
     for entrant in plan.agents:
         if entrant.settings:
             vary_agent(entrant.agent, entrant.name, entrant.settings)
-    done: dict[Cell, Run] = {}
-    broken = {
-        place: run
-        for run in interrupted(experiment)
-        if (place := plan.place(*_names(run), run.repeat))
-    }
     ours = experiment.runs.with_names().filter(Q(imported_at=None) | Q(hardware__in=going_on))
-    for run in ours.exclude(status__in=RESTARTED):
-        if place := plan.place(*_names(run), run.repeat):
-            done[place] = run
+    done = _by_place(plan, ours.exclude(status__in=RESTARTED))
+    broken = _by_place(plan, interrupted(experiment))
     outcome = Started(experiment, [], [], [])
     for task, entrant, hardware, repeat in plan.cells():
-        if there := done.get((task, entrant.slug, hardware, repeat)):
+        place = task, entrant.slug, hardware, repeat
+        if there := done.get(place):
             outcome.there.append(there)
             continue
-        before = broken.get((task, entrant.slug, hardware, repeat))
         try:
             run = (
                 services.continue_run(before, None)
-                if before
+                if (before := broken.get(place))
                 else services.start_run(
                     task_slug=task,
                     agent_slug=entrant.slug,
@@ -201,6 +194,12 @@ def start(
         text = f"{len(outcome.runs)} of {plan.size()} runs were started."
         record_of_staff(owner, "experiment.start", experiment, text)
     return outcome
+
+
+def _by_place(plan: Plan, runs: Iterable[Run]) -> dict[Cell, Run]:
+    """Return the runs that the plan has a place for."""
+    placed = ((plan.place(*_names(run), run.repeat), run) for run in runs)
+    return {place: run for place, run in placed if place}
 
 
 def new_slug(title: str) -> str:

@@ -69,10 +69,35 @@ _AF_INET, _AF_INET6, _AF_NETLINK, _NETLINK_ROUTE = 2, 10, 16, 0
 _AF_UNIX, _SOCK_DGRAM, _SOCK_SEQPACKET, _SOCKET_TYPES = 1, 2, 5, 15
 _MADV_COLLAPSE = 25
 """It would give a candidate huge pages where the judge has small ones in shared memory."""
-_ALLOW, _KILL, _EPERM, _ENOSYS = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026
 _LOAD, _EQUAL, _GREATER, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x54, 0x06
 _NUMBER, _ARCH, _ARGUMENT = 0, 4, 16
 """Offsets in `struct seccomp_data`. The low half of an argument comes first."""
+
+
+def _op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("HBBI", code, if_true, if_false, value)
+
+
+_ALLOW, _REFUSE, _KILL = (_op(_RETURN, value) for value in (0x7FFF0000, 0x00050001, 0x80000000))
+_ENOSYS = 0x00050026
+
+
+def _when(column: int, call: str, *then: bytes) -> list[bytes]:
+    """Run `then` for a system call; it must end in a return."""
+    number = NUMBERS[call][column]
+    return [] if number is None else [_op(_EQUAL, number, 0, len(then)), *then]
+
+
+def _refuse_if(argument: int, test: int, value: int, bits: int = 0xFFFFFFFF) -> list[bytes]:
+    """Refuse a call whose argument, of its low `bits`, passes the test; allow any other."""
+    load = _op(_LOAD, _ARGUMENT + 8 * argument), _op(_AND, bits)
+    return [*load, _op(test, value, 0, 1), _REFUSE, _ALLOW]
+
+
+def _allow_if(argument: int, test: int, value: int, bits: int = 0xFFFFFFFF) -> list[bytes]:
+    """Allow a call whose argument, of its low `bits`, passes the test; refuse any other."""
+    load = _op(_LOAD, _ARGUMENT + 8 * argument), _op(_AND, bits)
+    return [*load, _op(test, value, 0, 1), _ALLOW, _REFUSE]
 
 
 def supported() -> bool:
@@ -115,52 +140,38 @@ def program(
     either end can be connected anew.
     `allowed` are the names of calls that it leaves alone.
     """
-
-    def op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-        return struct.pack("HBBI", code, if_true, if_false, value)
-
-    def when(call: str, *then: bytes) -> list[bytes]:
-        """Run `then` for a system call; it must end in a return."""
-        number = NUMBERS[call][architecture.column]
-        return [] if number is None else [op(_EQUAL, number, 0, len(then)), *then]
-
-    def refuse_if(argument: int, test: int, value: int, bits: int = 0xFFFFFFFF) -> list[bytes]:
-        """Refuse a call whose argument, of its low `bits`, passes the test; allow any other."""
-        load = op(_LOAD, _ARGUMENT + 8 * argument), op(_AND, bits)
-        return [*load, op(test, value, 0, 1), refuse, allow]
-
-    def allow_if(argument: int, test: int, value: int, bits: int = 0xFFFFFFFF) -> list[bytes]:
-        """Allow a call whose argument, of its low `bits`, passes the test; refuse any other."""
-        load = op(_LOAD, _ARGUMENT + 8 * argument), op(_AND, bits)
-        return [*load, op(test, value, 0, 1), allow, refuse]
-
-    allow, refuse, kill = op(_RETURN, _ALLOW), op(_RETURN, _EPERM), op(_RETURN, _KILL)
-    sockets = [refuse]
-    if unix_sockets == "any":
-        families = (_AF_UNIX, _AF_INET, _AF_INET6) if loopback else (_AF_UNIX,)
-        tests = [op(_EQUAL, name, len(families) - n, 0) for n, name in enumerate(families)]
-        sockets = [op(_LOAD, _ARGUMENT), *tests, refuse, allow]
-        if routes:
-            of_routes = allow_if(2, _EQUAL, _NETLINK_ROUTE)
-            netlink = [op(_EQUAL, _AF_NETLINK, 0, len(of_routes)), *of_routes]
-            sockets = [op(_LOAD, _ARGUMENT), *netlink, *sockets[1:]]
-    elif unix_sockets:
-        packets = allow_if(1, _EQUAL, _SOCK_SEQPACKET, _SOCKET_TYPES)
-        sockets = [op(_LOAD, _ARGUMENT), op(_EQUAL, _AF_UNIX, 1, 0), refuse, *packets]
-    steps = [op(_LOAD, _ARCH), op(_EQUAL, architecture.audit, 1, 0), kill, op(_LOAD, _NUMBER)]
+    column = architecture.column
+    steps = [_op(_LOAD, _ARCH), _op(_EQUAL, architecture.audit, 1, 0), _KILL, _op(_LOAD, _NUMBER)]
     if architecture.max_number:
-        steps += [op(_GREATER, architecture.max_number, 0, 1), kill]
+        steps += [_op(_GREATER, architecture.max_number, 0, 1), _KILL]
     denied = [*(_DENIED - allowed), *(() if fork else _STARTS_PROCESS)]
     for call in sorted(denied) + ["sched_setaffinity"] * pinned:
-        steps += when(call, refuse)
+        steps += _when(column, call, _REFUSE)
     # clone3 hides its flags from a filter; without it the C library falls back to clone.
-    steps += when("clone3", op(_RETURN, _ENOSYS))
-    steps += when("socket", *sockets)
+    steps += _when(column, "clone3", _op(_RETURN, _ENOSYS))
+    steps += _when(column, "socket", *_sockets(unix_sockets, loopback, routes))
     if unix_sockets != "any":
-        steps += when("socketpair", *refuse_if(1, _EQUAL, _SOCK_DGRAM, _SOCKET_TYPES))
-    steps += when("madvise", *refuse_if(2, _EQUAL, _MADV_COLLAPSE))
+        datagram = _refuse_if(1, _EQUAL, _SOCK_DGRAM, _SOCKET_TYPES)
+        steps += _when(column, "socketpair", *datagram)
+    steps += _when(column, "madvise", *_refuse_if(2, _EQUAL, _MADV_COLLAPSE))
     if fork:
-        steps += when("clone", *refuse_if(0, _ANY_BIT, _CLONE_NEW))
+        steps += _when(column, "clone", *_refuse_if(0, _ANY_BIT, _CLONE_NEW))
     else:
-        steps += when("clone", *allow_if(0, _ANY_BIT, _CLONE_THREAD))
-    return b"".join([*steps, allow])
+        steps += _when(column, "clone", *_allow_if(0, _ANY_BIT, _CLONE_THREAD))
+    return b"".join([*steps, _ALLOW])
+
+
+def _sockets(unix_sockets: str, loopback: bool, routes: bool) -> list[bytes]:
+    """Return the steps for the call `socket`, as `program` describes them."""
+    if unix_sockets == "any":
+        families = (_AF_UNIX, _AF_INET, _AF_INET6) if loopback else (_AF_UNIX,)
+        tests = [_op(_EQUAL, name, len(families) - n, 0) for n, name in enumerate(families)]
+        netlink: list[bytes] = []
+        if routes:
+            of_routes = _allow_if(2, _EQUAL, _NETLINK_ROUTE)
+            netlink = [_op(_EQUAL, _AF_NETLINK, 0, len(of_routes)), *of_routes]
+        return [_op(_LOAD, _ARGUMENT), *netlink, *tests, _REFUSE, _ALLOW]
+    if unix_sockets:
+        packets = _allow_if(1, _EQUAL, _SOCK_SEQPACKET, _SOCKET_TYPES)
+        return [_op(_LOAD, _ARGUMENT), _op(_EQUAL, _AF_UNIX, 1, 0), _REFUSE, *packets]
+    return [_REFUSE]

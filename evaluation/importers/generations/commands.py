@@ -64,6 +64,11 @@ def add(
         metavar="FILE",
         help="a rule that selects and orders; without a file that of the published campaign",
     )
+    _add_judging(parser, cache)
+
+
+def _add_judging(parser: argparse.ArgumentParser, cache: Callable[[str], Path]) -> None:
+    """Add the options that say how the chosen generations are judged, and where they go."""
     parser.add_argument("--dry-run", action="store_true", help="count what can be judged, and why")
     parser.add_argument("--json", action="store_true", help="print the counts as JSON")
     parser.add_argument("--kind", choices=(GPU, CPU), default=default_kind(), help="device kind")

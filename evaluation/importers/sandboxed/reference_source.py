@@ -91,19 +91,12 @@ def reference_source(
     own = [n for n in call.names if n in call.tensors or isinstance(call.others[n], float)]
     given = ", ".join(n if n in own else repr(call.others[n]) for n in call.names)
     sizes = ", ".join(f'case["{n}"]' for n in needed)
-    weights = "".join(f'        "{path}": {n},\n' for n, path in problem.parameters.items())
-    run = f"found({given})"
-    body = []
-    if weights:
-        body = ["    state = {", weights.rstrip("\n"), "    }"]
-        run = f"functional_call(found, state, ({given},))"
-    simple = len(call.outputs) == 1
-    body += [f"    return {run}"] if simple else [f"    return flat({run})"]
+    body, is_flat = _body(problem, given)
     text = REFERENCE.format(
         heading=_docstring(heading, call),
         joined=_joined(source),
         source=source.strip("\n"),
-        imports="\nfrom torch.func import functional_call\n" if weights else "",
+        imports="\nfrom torch.func import functional_call\n" if problem.parameters else "",
         init="\n".join([*added, "", "", init]) if added else "\n" + init,
         parameters=", ".join(parameters),
         call_names=call.names,
@@ -114,17 +107,29 @@ def reference_source(
         moved=".to(dtype)" if has_buffers else "",
         arguments=", ".join([*general.shapes, *scalars]),
         values=", ".join(values),
-        body="\n".join(body),
+        body=body,
     )
-    if not simple:
+    if is_flat:
         text += FLAT
-    elif not torch.is_tensor(call.result):
-        text = text.replace(f"    return {run}", f"    return flat({run})[0]") + FLAT
     if structured:
         text += _inputs(problem, general)
     if problem.has_data:
         text += _cost(problem, general)
     return text
+
+
+def _body(problem: KernelBench, given: str) -> tuple[str, bool]:
+    """Return the lines that call the module with `given`, and whether they need `flat`."""
+    call = problem.published
+    lines, run = [], f"found({given})"
+    if problem.parameters:
+        weights = (f'        "{path}": {n},' for n, path in problem.parameters.items())
+        lines = ["    state = {", *weights, "    }"]
+        run = f"functional_call(found, state, ({given},))"
+    is_flat = len(call.outputs) != 1 or not torch.is_tensor(call.result)
+    if is_flat:
+        run = f"flat({run})" if len(call.outputs) != 1 else f"flat({run})[0]"
+    return "\n".join([*lines, f"    return {run}"]), is_flat
 
 
 def _joined(source: str) -> str:

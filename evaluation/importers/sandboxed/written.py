@@ -6,7 +6,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,9 +101,6 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
     derived = _derived(general, symbols)
     shapes = {n: _dimensions(s, derived) for n, s in general.shapes.items()}
     outputs = [_dimensions(s, derived) for s in general.outputs]
-    taken = {*shapes, *symbols, *derived}
-    names = ["out"] if len(outputs) == 1 else [f"out_{n}" for n in range(len(outputs))]
-    names = [identifier(name, taken) for name in names]
     scalars = {n: v for n, v in call.others.items() if isinstance(v, float)}
     needed = problem.constants.used_by("get_init_inputs", [*symbols, *general.tied])
     needed = list(dict.fromkeys(general.tied.get(name, name) for name in needed))
@@ -112,19 +109,9 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
     if clash := (set(shapes) | set(scalars)) & {*symbols, *derived}:
         raise Unsupported(f"{sorted(clash)[0]} names both a size and an input")
     structured = [n for n, x in call.tensors.items() if call.recording.source_of(x) is None]
-    bounded = _bounds(problem, general)
     dtype = _dtype_of_cases(call)
-    arguments = [
-        {
-            **_argument(problem, n, shapes[n], bounded, dtype),
-            **({"structured": True} if n in structured else {}),
-        }
-        for n in shapes
-    ]
-    arguments += [
-        {"name": n, "role": "output", **_dtype(y, dtype), "shape": s, **_compared(y)}
-        for n, y, s in zip(names, call.outputs, outputs, strict=True)
-    ]
+    arguments = _inputs(problem, general, shapes, structured, dtype)
+    arguments += _outputs(call, outputs, {*shapes, *symbols, *derived}, dtype)
     arguments += [{"name": n, "role": "scalar", "dtype": "float32"} for n in scalars]
     arguments += [{"name": n, "role": "scalar", "dtype": "int64"} for n in missing]
     domain = {n: _range(general, n) for n in symbols}
@@ -141,9 +128,7 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
     reference = reference_source(
         problem, general, source, heading, needed, found, [*scalars, *missing], structured
     )
-    uniform = tuple(
-        n for n, x in call.tensors.items() if (call.recording.source_of(x) or ("",))[0] == UNIFORM
-    )
+    sources = {n: call.recording.source_of(x) or ("",) for n, x in call.tensors.items()}
     return Written(
         title=heading.partition("\n")[0],
         category=asked["category"],
@@ -158,7 +143,7 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
         gpu={**gpu, **scalars},
         gpu_mb=gpu_mb,
         gpu_cases={n: {**c, **scalars} for n, c in _cases(problem, general, gpu, gpu_mb).items()},
-        uniform=uniform,
+        uniform=tuple(n for n, source in sources.items() if source[0] == UNIFORM),
         gpu_domain=gpu_domain,
         has_data=problem.has_data,
         has_infinities=problem.has_data and _INFINITY.search(source) is not None,
@@ -166,6 +151,35 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
         case=asked.get("case", "published"),
         precision=TF32 if asked["form"] == "kernelbench" and dtype == "float32" else IEEE,
     )
+
+
+def _outputs(
+    call: Call, shapes: Sequence[list[int | str]], taken: set[str], dtype: str
+) -> list[dict[str, object]]:
+    """Return the description of each output, by a name that is not taken."""
+    names = ["out"] if len(shapes) == 1 else [f"out_{n}" for n in range(len(shapes))]
+    return [
+        {"name": n, "role": "output", **_dtype(y, dtype), "shape": s, **_compared(y)}
+        for n, y, s in zip(
+            (identifier(name, taken) for name in names), call.outputs, shapes, strict=True
+        )
+    ]
+
+
+def _inputs(
+    problem: KernelBench,
+    general: General,
+    shapes: Mapping[str, list[int | str]],
+    structured: Collection[str],
+    dtype: str,
+) -> list[dict[str, object]]:
+    """Return the description of each input; the problem itself draws the `structured` ones."""
+    bounded = _bounds(problem, general)
+    return [
+        _argument(problem, n, shapes[n], bounded, dtype)
+        | ({"structured": True} if n in structured else {})
+        for n in shapes
+    ]
 
 
 def _derived(general: General, symbols: list[str]) -> dict[str, str]:

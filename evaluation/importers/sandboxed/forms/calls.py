@@ -151,6 +151,40 @@ def _sizes(
         for at, size in enumerate(t.shape)
     }
     group_of = {place: size * 1000 for place, size in value.items()}
+    runs = _runner(function, called, signature, call, order, value)
+    for size in sorted({v for v in value.values() if v > 1}):
+        equal = [place for place in value if value[place] == size]
+        if len(equal) < 2:
+            continue
+        for division in _divisions(len(equal)):
+            tried = {
+                **group_of,
+                **{p: size * 1000 + d for p, d in zip(equal, division, strict=True)},
+            }
+            sizes = {
+                g: g // 1000 * (1 if g // 1000 != size else 2 + g % 1000) for g in tried.values()
+            }
+            if runs(tried, sizes):
+                group_of = tried
+                break
+    found: dict[int, str] = {}
+    for n, at in value:
+        found.setdefault(group_of[n, at], f"{n.rstrip('_')}_{at}")
+    return {
+        n: [found[group_of[n, at]] for at in range(len(t.shape))]
+        for t, n in zip(call.tensors, order, strict=True)
+    }
+
+
+def _runner(
+    function: str,
+    called: str,
+    signature: inspect.Signature,
+    call: Call,
+    order: list[str],
+    value: Mapping[tuple[str, int], int],
+) -> Callable[[Mapping[tuple[str, int], int], Mapping[int, int]], bool]:
+    """Return the test whether a function runs on tensors without data, of other sizes."""
     module = types.ModuleType("problem")
     exec(compile(function, "problem.py", "exec"), module.__dict__)
 
@@ -176,28 +210,7 @@ def _sizes(
             return False
         return True
 
-    for size in sorted({v for v in value.values() if v > 1}):
-        equal = [place for place in value if value[place] == size]
-        if len(equal) < 2:
-            continue
-        for division in _divisions(len(equal)):
-            tried = {
-                **group_of,
-                **{p: size * 1000 + d for p, d in zip(equal, division, strict=True)},
-            }
-            sizes = {
-                g: g // 1000 * (1 if g // 1000 != size else 2 + g % 1000) for g in tried.values()
-            }
-            if runs(tried, sizes):
-                group_of = tried
-                break
-    found: dict[int, str] = {}
-    for n, at in value:
-        found.setdefault(group_of[n, at], f"{n.rstrip('_')}_{at}")
-    return {
-        n: [found[group_of[n, at]] for at in range(len(t.shape))]
-        for t, n in zip(call.tensors, order, strict=True)
-    }
+    return runs
 
 
 def _divisions(count: int) -> Iterator[tuple[int, ...]]:

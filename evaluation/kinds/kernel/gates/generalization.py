@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
@@ -79,12 +79,7 @@ def judge(trial: Trial) -> GateResult:
             "passed": passed,
         }
         _go_through(trial, cases[passed + 1 :])
-        message = f"failed on at least one of {len(cases)} hidden cases"
-        if trial.of_suite and error.reason in BROKEN_BY_SIZE:
-            trial.broke_at = "a hidden case"
-            detail = {"broke_at": trial.broke_at}
-            return result(Verdict.SPECIALISED, Reason.HIDDEN_CASE, message, detail=detail)
-        return result(Verdict.FAILED, Reason.HIDDEN_CASE, message)
+        return _failed(trial, result, error, len(cases))
     if disputed := sum(too_fast(m) for m in measured):
         private["disputed"] = disputed
         return result(
@@ -93,6 +88,24 @@ def judge(trial: Trial) -> GateResult:
             f"at least one of {len(cases)} hidden cases ran faster than the device's roofline",
             measurements=tuple(measured),
         )
+    return _passed(result, cases, measured)
+
+
+def _failed(
+    trial: Trial, result: Callable[..., GateResult], error: SubmissionError, count: int
+) -> GateResult:
+    """Return the result of a failure on one of `count` hidden cases, without what failed."""
+    message = f"failed on at least one of {count} hidden cases"
+    if trial.of_suite and error.reason in BROKEN_BY_SIZE:
+        trial.broke_at = "a hidden case"
+        detail = {"broke_at": trial.broke_at}
+        return result(Verdict.SPECIALISED, Reason.HIDDEN_CASE, message, detail=detail)
+    return result(Verdict.FAILED, Reason.HIDDEN_CASE, message)
+
+
+def _passed(
+    result: Callable[..., GateResult], cases: Sequence[Case], measured: Sequence[Measurement]
+) -> GateResult:
     speed = overall(measured)
     speed_text = ", speed not judged here"
     if speed:
