@@ -43,8 +43,8 @@ TRIAL = """
 import sys
 sys.path.insert(0, {package!r})
 import torch
-from evaluation.bench.memory import cuda_ipc
-cuda_ipc.as_tensor(cuda_ipc.open_block({handle!r}), 256)[{place}] = {place}
+from evaluation.bench.memory.cuda_runtime import as_tensor, open_block
+as_tensor(open_block({handle!r}), 256)[{place}] = {place}
 torch.cuda.synchronize()
 """
 
@@ -142,12 +142,12 @@ def hold(user: int) -> None:
     """As root: hold memory, with a context made by a user, until stdin ends; then print it."""
     import torch  # only in the process that holds memory
 
-    from evaluation.bench.memory import cuda_ipc
+    from evaluation.bench.memory import cuda_ipc, cuda_runtime
 
     os.seteuid(user)
     block = cuda_ipc.DeviceBlock(cuda_ipc.LARGE_PAGE)
     os.seteuid(0)
-    memory = cuda_ipc.as_tensor(block.pointer.value or 0, 256).zero_()
+    memory = cuda_runtime.as_tensor(block.pointer.value or 0, 256).zero_()
     torch.cuda.synchronize()
     print(block.handle, flush=True)
     sys.stdin.read()

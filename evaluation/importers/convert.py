@@ -15,7 +15,7 @@ from evaluation.errors import Broken, SubmissionError, TaskError
 from evaluation.importers.files import Files
 from evaluation.importers.suites import Problem, Suite
 from evaluation.kinds.kernel.load import load_task
-from evaluation.sandbox import launch, untrusted_files
+from evaluation.sandbox import containment, launch, untrusted_files
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import ResourceUsage
@@ -122,7 +122,7 @@ def run(
             env={"TMPDIR": str(work), "HOME": str(work)},
             limits=LIMITS,
         )
-        if completed.returncode == launch.FAILED_TO_START:
+        if completed.returncode == containment.FAILED_TO_START:
             raise Broken(f"the sandbox did not start: {completed.stdout[-300:]}")
         results = {p.name: _read(work / p.name, suite.judged(f.source)) for p, f in problems}
         found = {name: result for name, result in results.items() if result is not None}

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from evaluation.bench.memory import cuda_ipc
-from evaluation.bench.memory.cuda_ipc import call as _call
+from evaluation.bench.memory import cuda_runtime
+from evaluation.bench.memory.cuda_runtime import call as _call
 from evaluation.errors import Broken
 
 MIN_CUDA_TO_MOVE_GRAPHS = 13
@@ -68,7 +68,7 @@ class SerialLaunches:
             self.append_copy(child)
             return child
         except Broken:
-            if cuda_ipc.cuda_major() < MIN_CUDA_TO_MOVE_GRAPHS:
+            if cuda_runtime.cuda_major() < MIN_CUDA_TO_MOVE_GRAPHS:
                 raise
         parameters = _Node(type=_CHILD_GRAPH, graph=child.value, ownership=_OWNERSHIP_MOVE)
         self._append("cudaGraphAddNode", ctypes.byref(parameters), edge_data=(None,))
@@ -105,9 +105,9 @@ class SerialLaunches:
 
     def __del__(self) -> None:
         if self._executable:
-            cuda_ipc.cudart().cudaGraphExecDestroy(self._executable)
+            cuda_runtime.cudart().cudaGraphExecDestroy(self._executable)
         if self._graph:
-            cuda_ipc.cudart().cudaGraphDestroy(self._graph)
+            cuda_runtime.cudart().cudaGraphDestroy(self._graph)
 
 
 class SerialGraph(SerialLaunches):
@@ -156,7 +156,7 @@ class SerialGraph(SerialLaunches):
     def __del__(self) -> None:
         super().__del__()
         for child in filter(None, getattr(self, "_children", ())):
-            cuda_ipc.cudart().cudaGraphDestroy(child)
+            cuda_runtime.cudart().cudaGraphDestroy(child)
 
 
 def _capture(launch: Callable[[], None]) -> ctypes.c_void_p:
@@ -167,11 +167,11 @@ def _capture(launch: Callable[[], None]) -> ctypes.c_void_p:
     try:
         launch()
     except BaseException:
-        cuda_ipc.cudart().cudaStreamEndCapture(stream, ctypes.byref(graph))
-        cuda_ipc.cudart().cudaGetLastError()
+        cuda_runtime.cudart().cudaStreamEndCapture(stream, ctypes.byref(graph))
+        cuda_runtime.cudart().cudaGetLastError()
         raise
     try:
         _call("cudaStreamEndCapture", stream, ctypes.byref(graph))
     finally:
-        cuda_ipc.cudart().cudaGetLastError()  # of a launch that the capture refused
+        cuda_runtime.cudart().cudaGetLastError()  # of a launch that the capture refused
     return graph

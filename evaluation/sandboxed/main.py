@@ -19,7 +19,7 @@ import traceback
 
 import torch
 
-from evaluation.sandbox import launch
+from evaluation.sandbox import containment
 from evaluation.sandbox.channel import TOKEN_BYTES, Channel, ChannelError, Message
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.syscalls import die_with_parent
@@ -104,12 +104,12 @@ def _supervise(request: Message, descriptors: list[int]) -> None:
             serve(judge, request["threads"], request.get("task_code", False))
 
         bodies = (functools.partial(body, channel) for channel in channels)
-        init = launch.contain(Policy.from_json(request["policy"]), *bodies)
+        init = containment.contain(Policy.from_json(request["policy"]), *bodies)
         for channel in channels:
             os.close(channel)
         reporter = Channel(socket.socket(fileno=status))
         reporter.send({"init": init})
-        reporter.send({"exit": launch.exit_code(os.waitpid(init, 0)[1])})
+        reporter.send({"exit": containment.exit_code(os.waitpid(init, 0)[1])})
     except BaseException:
         os.write(2, traceback.format_exc().encode())
     finally:

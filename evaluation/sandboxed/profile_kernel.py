@@ -58,10 +58,10 @@ def restart_confined(policy: str, arguments: Sequence[str]) -> NoReturn:
     Landlock and seccomp confine the calling thread only, and a profiler may have started others. A
     new program has no other threads.
     """
-    from evaluation.sandbox import launch
+    from evaluation.sandbox import containment
     from evaluation.sandbox.policy import Policy
 
-    launch.confine(Policy.from_json(policy))
+    containment.confine(Policy.from_json(policy))
     # Its parent is a thread of the profiler, which may end earlier.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
     os.execv(sys.executable, [sys.executable, "-I", *arguments])

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from evaluation.bench.memory import cuda_ipc
+from evaluation.bench.memory import cuda_runtime
 from evaluation.bench.memory.layout import map_region
 from evaluation.errors import SubmissionError
 from evaluation.sandbox.channel import Message
@@ -57,7 +57,9 @@ class RequestHandler:
         rank, ranks = request["rank"], request["ranks"]
         if request["handle"]:
             torch.cuda.set_device(rank)
-            self.probe = cuda_ipc.as_tensor(cuda_ipc.open_block(request["handle"]), 1).new_zeros(1)
+            self.probe = cuda_runtime.as_tensor(
+                cuda_runtime.open_block(request["handle"]), 1
+            ).new_zeros(1)
         if ranks > 1:
             from evaluation.sandboxed.ranks import join
 
@@ -67,8 +69,8 @@ class RequestHandler:
         """Return a region as a uint8 tensor, by its CUDA IPC handle or the next descriptor."""
         if handle := data.get("handle"):
             if handle not in self.opened:
-                self.opened[handle] = cuda_ipc.open_block(handle)
-            return cuda_ipc.as_tensor(self.opened[handle], size)
+                self.opened[handle] = cuda_runtime.open_block(handle)
+            return cuda_runtime.as_tensor(self.opened[handle], size)
         descriptor = descriptors.pop(0)
         region = map_region(descriptor, size)
         os.close(descriptor)

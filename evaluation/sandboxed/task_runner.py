@@ -14,13 +14,13 @@ from pathlib import Path
 
 import torch
 
-from evaluation.bench.memory import cuda_ipc
+from evaluation.bench.memory import cuda_runtime
 from evaluation.bench.memory.layout import Layout
 from evaluation.sandbox.channel import Channel, Message
 from evaluation.sandboxed.requests import RequestHandler
+from evaluation.tasks.defaults import load_reference
 from evaluation.tasks.input_families import dtype_name
 from evaluation.tasks.loaded_code import LoadedCode, LoadedLaunches, run_here
-from evaluation.tasks.operator import load_reference
 from evaluation.types import Argument, Case, Split
 
 
@@ -39,7 +39,7 @@ class TaskRunner(RequestHandler):
         if self.probe is not None:
             with contextlib.suppress(RuntimeError):  # an error of an earlier kernel is in the reply
                 torch.cuda.synchronize()
-                cuda_ipc.free_cached(torch.cuda.memory_reserved())
+                cuda_runtime.free_cached(torch.cuda.memory_reserved())
         return reply
 
     @property

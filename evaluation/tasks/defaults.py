@@ -1,4 +1,4 @@
-"""Defaults for the functions that a `reference.py` leaves out."""
+"""Loading of a `reference.py`, and defaults for the functions that it leaves out."""
 
 from __future__ import annotations
 
@@ -46,6 +46,19 @@ def fixed_seeds(seed: int) -> Iterator[None]:
 def _seed() -> int:
     seeds = _seeds.get()
     return secrets.randbits(63) if seeds is None else seeds.getrandbits(63)
+
+
+def load_reference(text: str, path: Path, arguments: tuple[Argument, ...]) -> ModuleType:
+    """Run the text of a `reference.py`, and complete it. Raises TaskError that names `path`."""
+    module = ModuleType(f"reference_of_{path.parent.name}")
+    try:
+        exec(compile(text, path, "exec"), module.__dict__)
+    except Exception as error:
+        raise TaskError(f"{path}: cannot be loaded: {type(error).__name__}: {error}") from error
+    if not callable(getattr(module, "reference", None)):
+        raise TaskError(f"{path}: reference: missing; define this function")
+    complete(module, arguments, path)
+    return module
 
 
 def complete(module: ModuleType, arguments: tuple[Argument, ...], path: Path) -> None:

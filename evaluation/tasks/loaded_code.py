@@ -14,13 +14,13 @@ from evaluation.tasks import suite_call
 from evaluation.tasks.domain import dtype_of
 from evaluation.tasks.float64 import outputs_of, widened
 from evaluation.tasks.input_families import InputGenerator, torch_dtype
-from evaluation.tasks.operator import Operator
 from evaluation.tasks.properties import Distances, measured_property
 from evaluation.tasks.roundings import disturbed_by, operands_cut, products_rounded_to
 from evaluation.tasks.task_code import host_here
 from evaluation.types import Argument, Case, Comparison
 
 if TYPE_CHECKING:
+    from evaluation.tasks.operator import Operator
     from evaluation.tasks.task_code import Enough, Outputs, Tensors
 
 

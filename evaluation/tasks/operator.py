@@ -259,19 +259,6 @@ def _comment(source: str, key: str) -> str:
 
 @cache
 def _reference(path: Path, arguments: tuple[Argument, ...]) -> ModuleType:
+    from evaluation.tasks.defaults import load_reference  # imports torch
+
     return load_reference(read_text(path), path, arguments)
-
-
-def load_reference(text: str, path: Path, arguments: tuple[Argument, ...]) -> ModuleType:
-    """Run the text of a `reference.py`, and complete it. Raises TaskError that names `path`."""
-    from evaluation.tasks import defaults  # imports torch
-
-    module = ModuleType(f"reference_of_{path.parent.name}")
-    try:
-        exec(compile(text, path, "exec"), module.__dict__)
-    except Exception as error:
-        raise TaskError(f"{path}: cannot be loaded: {type(error).__name__}: {error}") from error
-    if not callable(getattr(module, REFERENCE[0], None)):
-        raise TaskError(f"{path}: {REFERENCE[0]}: missing; define this function")
-    defaults.complete(module, arguments, path)
-    return module

@@ -13,11 +13,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from evaluation.tasks.domain import dtype_of, shape_of
-from evaluation.tasks.operator import Operator
 from evaluation.types import Argument, Case
 
 if TYPE_CHECKING:
     import torch
+
+    from evaluation.tasks.operator import Operator
 
 # torch is imported in functions, because languages import this module.
 

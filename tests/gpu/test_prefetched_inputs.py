@@ -9,7 +9,8 @@ import torch
 
 from evaluation.bench.anticheat.prefetched_inputs import PrefetchCheck
 from evaluation.bench.memory.cuda_ipc import DeviceMemory
-from evaluation.bench.memory.layout import Layout, Region, TensorSpec
+from evaluation.bench.memory.layout import Layout, TensorSpec
+from evaluation.bench.memory.region import Region
 from evaluation.errors import SubmissionError
 from evaluation.types import Reason
 

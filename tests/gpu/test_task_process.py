@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from evaluation.bench.memory import cuda_ipc
+from evaluation.bench.memory import cuda_ipc, cuda_runtime
 from evaluation.bench.memory.verify import acceptable
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_process import TaskProcess
@@ -57,8 +57,8 @@ def test_process_computes_what_the_code_computes_here(
     many: bool, operator: Operator, process: TaskProcess, here: LoadedCode
 ) -> None:
     case = smallest(operator)
-    drawn = process.draw(case, cuda_ipc.DEVICE, "nominal", [1, 2, 3])
-    drawn_here = here.draw(case, cuda_ipc.DEVICE, "nominal", [1, 2, 3])
+    drawn = process.draw(case, cuda_runtime.DEVICE, "nominal", [1, 2, 3])
+    drawn_here = here.draw(case, cuda_runtime.DEVICE, "nominal", [1, 2, 3])
     for found, expected in zip(drawn, drawn_here, strict=True):
         for name, value in expected.items():
             assert found[name].is_cuda and torch.equal(found[name], value), name
@@ -78,7 +78,7 @@ def test_outputs_are_judged_on_the_gpu_that_then_is_idle(
 ) -> None:
     case = max(operator.cases, key=operator.elements)
     with hosted(lambda operator, device: process):
-        reference = Reference(operator, case, cuda_ipc.DEVICE)
+        reference = Reference(operator, case, cuda_runtime.DEVICE)
         inputs = reference.draw()
         expected = reference.expected(inputs)
         right = {name: each.rounded for name, each in expected.items()}
@@ -94,7 +94,7 @@ def test_failure_on_the_gpu_is_an_error_of_the_task(fork_server: ForkServer) -> 
     text += "\n\ndef reference(**_):\n    import torch\n    return torch.ones(1 << 50)\n"
     process, case = TaskProcess(fork_server, operator, text, GPU), smallest(operator)
     try:
-        (inputs,) = process.draw(case, cuda_ipc.DEVICE, "nominal", [1])
+        (inputs,) = process.draw(case, cuda_runtime.DEVICE, "nominal", [1])
         with pytest.raises(TaskError, match=r"reference\.py"):
             process.launches(case, inputs).outputs()
         assert process.ended

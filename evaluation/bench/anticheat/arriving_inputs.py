@@ -17,7 +17,7 @@ from evaluation.bench.anticheat import staged_inputs
 from evaluation.bench.anticheat.prefetched_inputs import evict
 from evaluation.bench.memory.cuda_ipc import DeviceMemory
 from evaluation.bench.memory.host import HostMemory
-from evaluation.bench.memory.layout import Region
+from evaluation.bench.memory.region import Region
 from evaluation.bench.timing.gpu_clock import GpuClock, observable_outputs
 from evaluation.bench.timing.window import WindowTimer
 

@@ -25,7 +25,7 @@ import torch
 
 from evaluation.bench.memory import cuda_ipc
 from evaluation.bench.memory.input_slices import secret_slice
-from evaluation.bench.memory.layout import Region
+from evaluation.bench.memory.region import Region
 from evaluation.bench.timing.gpu_clock import Moment, secret_reader
 
 LATE_LAUNCHES = 3

@@ -17,7 +17,7 @@ import secrets
 import torch
 
 from evaluation.bench.memory import cuda_ipc
-from evaluation.bench.memory.layout import Region
+from evaluation.bench.memory.region import Region
 from evaluation.bench.timing.gpu_clock import (
     MIN_BYTES,
     Moment,

@@ -21,8 +21,9 @@ from typing import Any, Protocol
 
 import torch
 
-from evaluation.bench.memory.cuda_ipc import DEVICE, LARGE_PAGE
-from evaluation.bench.memory.layout import Region
+from evaluation.bench.memory.cuda_ipc import LARGE_PAGE
+from evaluation.bench.memory.cuda_runtime import DEVICE
+from evaluation.bench.memory.region import Region
 from evaluation.bench.timing.window import WindowTimer
 from evaluation.errors import SubmissionError
 from evaluation.types import Reason

@@ -21,7 +21,8 @@ from evaluation.bench.anticheat.prefetched_inputs import PrefetchCheck
 from evaluation.bench.memory.cuda_ipc import DeviceMemory
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.input_slices import secret_slice
-from evaluation.bench.memory.layout import Layout, Region
+from evaluation.bench.memory.layout import Layout
+from evaluation.bench.memory.region import Region
 from evaluation.bench.timing.window import WindowTimer
 
 MAX_LAUNCHES, MAX_BYTES = 64, 256 << 20

@@ -1,7 +1,7 @@
-"""Device memory shared by CUDA IPC, copies of it, and the GPU memory that a process uses.
+"""Device memory that the judge shares, copies of it, and the GPU memory that a process uses.
 
-The CUDA runtime is called through ctypes. An IPC handle opens a whole allocation, and PyTorch's
-allocator packs many tensors into one, so shared memory is allocated separately.
+An IPC handle opens a whole allocation, and PyTorch's allocator packs many tensors into one, so
+shared memory is allocated separately.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from typing import Any
 
 import torch
 
-from evaluation.bench.memory.layout import Layout, Region
+from evaluation.bench.memory.cuda_runtime import DEVICE, IpcHandle, as_tensor, call, check, cudart
+from evaluation.bench.memory.layout import Layout
+from evaluation.bench.memory.region import Region
 from evaluation.errors import Broken
 
-DEVICE = torch.device("cuda")
-IPC_HANDLE_BYTES = 64
-LAZY_PEER_ACCESS = 1
 _TO_DEVICE, _TO_HOST = 1, 2
 LARGE_PAGE = 2 << 20
 """Bytes; an allocation of another multiple is opened with small pages, at half the bandwidth.
@@ -29,39 +28,6 @@ That is 2.1 instead of 4.2 TB/s on an H200.
 MAX_IDLE_SECONDS = 0.0003
 """Longest round trip to an idle GPU: tens of microseconds, against milliseconds on a busy one."""
 IDLE_TRIES = 40
-CACHED_SHARE = 16
-"""Part of a GPU's memory, as a divisor, that PyTorch may keep while another process computes."""
-
-
-class _Handle(ctypes.Structure):
-    """A cudaIpcMemHandle_t, which is passed by value."""
-
-    _fields_ = (("reserved", ctypes.c_char * IPC_HANDLE_BYTES),)
-
-
-def cuda_major() -> int:
-    """Return the major version of CUDA that PyTorch was built for."""
-    return int(str(torch.version.cuda).partition(".")[0])
-
-
-@functools.cache
-def cudart() -> Any:
-    """Return the CUDA runtime library that PyTorch has loaded."""
-    library = ctypes.CDLL(f"libcudart.so.{cuda_major()}")
-    library.cudaGetErrorString.restype = ctypes.c_char_p
-    return library
-
-
-def check(code: int, call: str) -> None:
-    """Raise Broken for an error code of a runtime call, and clear it for PyTorch's next one."""
-    if code:
-        cudart().cudaGetLastError()
-        raise Broken(f"{call}: {cudart().cudaGetErrorString(code).decode()}")
-
-
-def call(name: str, *arguments: Any) -> None:
-    """Call a function of the CUDA runtime. Raises Broken for an error code."""
-    check(getattr(cudart(), name)(*arguments), name)
 
 
 class DeviceMemory:
@@ -106,7 +72,7 @@ class DeviceBlock:
 
     def __init__(self, size: int) -> None:
         torch.cuda.current_stream()  # creates the context that the runtime uses
-        self.size, self.pointer, handle = size, ctypes.c_void_p(), _Handle()
+        self.size, self.pointer, handle = size, ctypes.c_void_p(), IpcHandle()
         try:
             call("cudaMalloc", ctypes.byref(self.pointer), ctypes.c_size_t(size))
         except Broken:
@@ -128,15 +94,6 @@ class DeviceRegion(Region):
 
     def share(self) -> tuple[dict[str, Any], list[int]]:
         return {**self.layout.to_json(), "handle": self._handle}, []
-
-
-def free_cached(size: int) -> None:
-    """Free PyTorch's unused memory if these bytes of it are a large share of the GPU's.
-
-    Another process could not use it.
-    """
-    if size > torch.cuda.mem_get_info()[1] // CACHED_SHARE:
-        torch.cuda.empty_cache()
 
 
 @functools.cache
@@ -239,33 +196,6 @@ def side_stream() -> torch.cuda.Stream:
     There is one, since libraries keep data for each stream that a graph is captured on.
     """
     return torch.cuda.Stream()  # type: ignore[no-untyped-call]
-
-
-def open_block(handle: str) -> int:
-    """Return the address of the judge's block, in another process. Raises Broken on refusal."""
-    torch.cuda.current_stream()
-    pointer = ctypes.c_void_p()
-    opaque = _Handle.from_buffer_copy(bytes.fromhex(handle))
-    flags = ctypes.c_uint(LAZY_PEER_ACCESS)
-    call("cudaIpcOpenMemHandle", ctypes.byref(pointer), opaque, flags)
-    return pointer.value or 0
-
-
-class _Bytes:
-    """Device memory by the CUDA array interface, version 3 (source: Numba's documentation)."""
-
-    def __init__(self, pointer: int, size: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (size,),
-            "typestr": "|u1",
-            "data": (pointer, False),
-            "version": 3,
-        }
-
-
-def as_tensor(pointer: int, size: int) -> torch.Tensor:
-    """Return device memory as a uint8 tensor of shape [size], without a copy."""
-    return torch.as_tensor(_Bytes(pointer, size), device=DEVICE)
 
 
 def reset_persisting_l2() -> None:

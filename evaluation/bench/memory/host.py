@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from evaluation.bench.memory.layout import Layout, Region, map_region
+from evaluation.bench.memory.layout import Layout, map_region
+from evaluation.bench.memory.region import Region
 
 F_SEAL_FUTURE_WRITE = 0x10
 """Seal against new writable mappings; the maker's own stays (Linux 5.1, fcntl(2))."""

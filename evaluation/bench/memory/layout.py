@@ -1,4 +1,4 @@
-"""Tensors in shared memory: their places, and guard bands around them.
+"""Tensors in shared memory: their places, and those of guard bands around them.
 
 A region holds `slots` equal slots. A slot holds the tensors of one launch, each behind a guard band
 of random bytes, and ends with one more band.
@@ -10,11 +10,9 @@ import dataclasses
 import functools
 import math
 import mmap
-import os
 import random
 import secrets
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +25,6 @@ ALIGNMENT = 512
 """Alignment of tensors in bytes, as in PyTorch; textures need it."""
 GUARD = 1024
 """Bytes between tensors, a multiple of ALIGNMENT."""
-_WORD = torch.int64
 Rows = slice | int | torch.Tensor
 """Rows of a column: a range, one row, or row numbers."""
 
@@ -151,61 +148,3 @@ def map_region(descriptor: int, size: int, read_only: bool = False) -> torch.Ten
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given buffer is not writable")
         return torch.frombuffer(memory, dtype=torch.uint8)
-
-
-class Region(ABC):
-    """The judge's view of shared memory: `bytes` (uint8, shape [size]) with guard bands."""
-
-    def __init__(self, layout: Layout, memory: torch.Tensor) -> None:
-        self.layout = layout
-        self.bytes = memory
-        self._order = torch.tensor(layout.order, device=memory.device) if layout.seed else None
-        self._guards: list[tuple[int, torch.Tensor, torch.Tensor]] = []
-        """Number of the gap, memory in every row, and random bytes of each guard band."""
-        rows = layout.rows(memory)
-        for gap, (start, end) in enumerate(layout.gaps()):
-            # Compared in words of eight bytes where they are aligned, in an eighth of the time.
-            middle = min(end, -(-start // _WORD.itemsize) * _WORD.itemsize)
-            for band in (rows[:, start:middle], rows[:, middle:end].view(_WORD)):
-                if band.shape[1]:
-                    values = _random_bytes(band.shape[1] * band.itemsize).view(band.dtype)
-                    band[:] = values = values.to(memory.device)
-                    self._guards.append((gap, band, values))
-
-    def slot(self, index: int) -> dict[str, torch.Tensor]:
-        """Return the tensors of one slot by name."""
-        return self.layout.views(self.bytes, index)
-
-    def row(self, slot: int) -> torch.Tensor:
-        """Return the bytes of one slot: uint8, shape [stride]."""
-        return self.layout.rows(self.bytes)[self.layout.row_of(slot)]
-
-    def rows_of(self, slots: torch.Tensor) -> torch.Tensor:
-        """Return the rows of some slots (int64, any shape), on the device of the memory."""
-        return slots if self._order is None else self._order[slots]
-
-    def column(self, name: str) -> torch.Tensor:
-        """Return one tensor of every row, flattened, in memory order: shape [slots, elements]."""
-        return self.layout.columns(self.bytes)[name]
-
-    @abstractmethod
-    def share(self) -> tuple[dict[str, Any], list[int]]:
-        """Return the description of this region, and the file descriptors to send with it."""
-
-    def overwritten(self) -> str:
-        """Return where a guard band changed, such as "after x"; empty if none did."""
-        checks = [(gap, (band != values).any()) for gap, band, values in self._guards]
-        # Read in one transfer from a GPU.
-        changed = torch.stack([check for _, check in checks]).tolist()
-        gap = next((gap for (gap, _), bad in zip(checks, changed, strict=True) if bad), None)
-        if gap is None:
-            return ""
-        names = [spec.name for spec in self.layout.specs]
-        return f"before {names[0]}" if gap == 0 else f"after {names[gap - 1]}"
-
-    def close(self) -> None:  # noqa: B027 - a region of the device leaves its memory to the block
-        """Free the memory; views of it must not be used any more."""
-
-
-def _random_bytes(count: int) -> torch.Tensor:
-    return torch.frombuffer(bytearray(os.urandom(count)), dtype=torch.uint8)

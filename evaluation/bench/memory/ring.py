@@ -15,8 +15,9 @@ import torch
 from evaluation.bench.memory import cuda_ipc
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.input_pool import InputPool, is_gathered
-from evaluation.bench.memory.layout import Layout, Region, Rows, TensorSpec
+from evaluation.bench.memory.layout import Layout, Rows, TensorSpec
 from evaluation.bench.memory.poison import BYTES, bits_of, poison, unwritten
+from evaluation.bench.memory.region import Region
 from evaluation.bench.memory.workload import Workload, slot_bytes
 from evaluation.errors import SubmissionError
 from evaluation.types import Argument, Reason

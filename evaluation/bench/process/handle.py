@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from evaluation.bench.memory import cuda_ipc
-from evaluation.bench.memory.layout import Region
+from evaluation.bench.memory.region import Region
 from evaluation.bench.process.failure import failure_of_end, reported_failure
 from evaluation.bench.process.fork_server import MAX_START_SECONDS, ForkServer
 from evaluation.bench.process.freezer import Freezer

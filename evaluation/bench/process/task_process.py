@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from evaluation.bench.memory.cuda_ipc import DEVICE, DeviceMemory, free_cached
+from evaluation.bench.memory.cuda_ipc import DeviceMemory
+from evaluation.bench.memory.cuda_runtime import DEVICE, free_cached
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.layout import Layout, TensorSpec
 from evaluation.bench.process.fork_server import ForkServer

@@ -21,8 +21,9 @@ from collections.abc import Callable, Sequence
 import torch
 
 from evaluation.bench.memory import cuda_ipc
-from evaluation.bench.memory.layout import Layout, Region, TensorSpec
+from evaluation.bench.memory.layout import Layout, TensorSpec
 from evaluation.bench.memory.poison import poison
+from evaluation.bench.memory.region import Region
 
 PLACE_BYTES = 16
 """Bytes of an output that are sampled, where it has so many."""

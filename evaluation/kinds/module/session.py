@@ -16,8 +16,9 @@ from torch import nn
 from evaluation.bench.memory.cuda_ipc import DeviceMemory
 from evaluation.bench.memory.host import HostMemory, HostRegion
 from evaluation.bench.memory.input_slices import secret_slice
-from evaluation.bench.memory.layout import Layout, Region, TensorSpec
+from evaluation.bench.memory.layout import Layout, TensorSpec
 from evaluation.bench.memory.poison import poison, unwritten
+from evaluation.bench.memory.region import Region
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.handle import ProcessHandle
 from evaluation.bench.process.limits import ProcessLimits

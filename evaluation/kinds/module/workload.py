@@ -13,8 +13,9 @@ import torch
 from evaluation.bench.memory.cuda_ipc import DeviceMemory
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.input_pool import InputPool, Tensors
-from evaluation.bench.memory.layout import Region, TensorSpec
+from evaluation.bench.memory.layout import TensorSpec
 from evaluation.bench.memory.poison import unwritten
+from evaluation.bench.memory.region import Region
 from evaluation.bench.memory.ring import BufferRing
 from evaluation.bench.memory.workload import Workload
 from evaluation.errors import SubmissionError

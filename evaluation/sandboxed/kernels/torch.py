@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.code.building import static_analysis
 from evaluation.device_kind import gpu_vendor
 from evaluation.errors import SubmissionError
 from evaluation.sandboxed.build_torch import EXTENSIONS, MODELS
@@ -47,6 +47,7 @@ COMPILER_IMPORTS = (
     "sympy.tensor.tensor",
 )
 """Modules that its first call imports. On a GPU they might start CUDA, which a fork cannot use."""
+IMPORTS_TRITON = re.compile(r"^\s*(import|from)\b.*\btriton\b", re.MULTILINE)
 MAX_SHAPES = 1 << 12
 """Recompilations that `torch.compile` may make for other shapes and dtypes.
 
@@ -89,10 +90,10 @@ class TorchLoader(Loader):
         _keep_headers_in(os.environ["TORCHINDUCTOR_CACHE_DIR"])
         if (folder / EXTENSIONS).exists():
             built_extensions.replace_load_inline(folder)
-        files = {path.name: path.read_text("utf-8") for path in folder.glob("*.py")}
-        if static_analysis.uses_compile(files):
+        source = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
+        if "compile" in source:  # if only in a comment, it pays for an import
             _allow_recompilations()
-        if static_analysis.uses_triton(files):
+        if IMPORTS_TRITON.search(source):
             triton.interpret_without_gpu()
         module = load_module(folder / f"{entry}.py")
         for name in (entry, *MODELS):

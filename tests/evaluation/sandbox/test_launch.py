@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.sandbox import launch, procfs, seccomp
+from evaluation.sandbox import containment, launch, procfs, seccomp
+from evaluation.sandbox.containment import FIRST_UNPRIVILEGED_UID
 from evaluation.sandbox.features import isolation_features
-from evaluation.sandbox.launch import FIRST_UNPRIVILEGED_UID
 from evaluation.sandbox.policy import IsolationFeatures, Policy
 from tests.waiting import until
 
@@ -115,7 +115,7 @@ def test_policy_without_fork_or_pinned_refuses_processes_and_other_cores(
 
     supervisor = os.fork()
     if supervisor == 0:
-        os.waitpid(launch.contain(policy, body), 0)
+        os.waitpid(containment.contain(policy, body), 0)
         os._exit(0)
     os.waitpid(supervisor, 0)
     os.close(write)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.sandbox import features, launch
+from evaluation.sandbox import containment, features
 from evaluation.sandbox.features import isolates_ranks, isolation_features
 from evaluation.sandbox.policy import IsolationFeatures, Policy
 from tests.evaluation.sandbox.test_launch import inside
@@ -104,14 +104,14 @@ def test_every_rank_on_a_gpu_names_its_threads_and_the_first_that_ends_ends_the_
     supervisor = os.fork()
     if supervisor == 0:
         os.chdir(tmp_path)
-        init = launch.contain(policy, *(functools.partial(body, rank) for rank in range(3)))
-        os._exit(launch.exit_code(os.waitpid(init, 0)[1]))
+        init = containment.contain(policy, *(functools.partial(body, rank) for rank in range(3)))
+        os._exit(containment.exit_code(os.waitpid(init, 0)[1]))
     os.close(names)
     found = b""
     while found.count(b"\n") < 3 and (more := os.read(named, 200)):
         found += more
     os.write(ending, b"x")
-    assert launch.exit_code(os.waitpid(supervisor, 0)[1]) == 7
+    assert containment.exit_code(os.waitpid(supervisor, 0)[1]) == 7
     assert sorted(found.decode().splitlines()) == ["rank0", "rank1", "rank2"]
     for descriptor in (named, end, ending):
         os.close(descriptor)

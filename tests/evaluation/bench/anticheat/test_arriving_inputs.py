@@ -18,7 +18,7 @@ from evaluation.bench.anticheat.arriving_inputs import (
     charged_ns,
 )
 from evaluation.bench.memory.host import HostMemory
-from evaluation.bench.memory.layout import Region
+from evaluation.bench.memory.region import Region
 from evaluation.bench.memory.ring import BufferRing
 from evaluation.errors import SubmissionError
 from evaluation.kinds.kernel.load import load_task

@@ -20,7 +20,7 @@ from evaluation.bench.anticheat.prefetched_inputs import (
     lines_in,
     slots_to_probe,
 )
-from evaluation.bench.memory.layout import Region
+from evaluation.bench.memory.region import Region
 from evaluation.bench.memory.ring import BufferRing
 from evaluation.bench.process.handle import ProcessHandle
 from evaluation.bench.timing.window import WindowTimer

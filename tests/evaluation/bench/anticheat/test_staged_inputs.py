@@ -10,7 +10,8 @@ import pytest
 
 from evaluation.bench.anticheat import staged_inputs
 from evaluation.bench.memory.host import HostMemory
-from evaluation.bench.memory.layout import Layout, Region
+from evaluation.bench.memory.layout import Layout
+from evaluation.bench.memory.region import Region
 from evaluation.bench.memory.ring import BufferRing
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.handle import ProcessHandle

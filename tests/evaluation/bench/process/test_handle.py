@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from evaluation.bench.memory import cuda_ipc
+from evaluation.bench.memory import cuda_ipc, cuda_runtime
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.layout import Layout, TensorSpec
 from evaluation.bench.process.fork_server import ForkServer
@@ -26,8 +26,8 @@ from evaluation.code.building import triton_cache
 from evaluation.errors import Broken, Inconclusive, SubmissionError
 from evaluation.sandbox import procfs
 from evaluation.sandbox.channel import TOKEN_BYTES
+from evaluation.sandbox.containment import FIRST_UNPRIVILEGED_UID
 from evaluation.sandbox.features import isolation_features
-from evaluation.sandbox.launch import FIRST_UNPRIVILEGED_UID
 from evaluation.sandboxed.main import FAILED
 from evaluation.types import Argument, Reason
 from tests.waiting import until
@@ -248,7 +248,7 @@ def test_capture_that_fails_keeps_its_reason() -> None:
 def test_load_without_access_to_the_gpu_raises_broken(
     fork_server: ForkServer, limits: ProcessLimits, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cuda_ipc, "empty_handle", lambda gpu: "00" * cuda_ipc.IPC_HANDLE_BYTES)
+    monkeypatch.setattr(cuda_ipc, "empty_handle", lambda gpu: "00" * cuda_runtime.IPC_HANDLE_BYTES)
     with (
         ProcessHandle(fork_server, limits, WindowClock()) as process,
         pytest.raises(Broken, match="does not start"),

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from evaluation.bench.memory.host import HostMemory
-from evaluation.bench.memory.layout import Layout, Region, TensorSpec
+from evaluation.bench.memory.layout import Layout, TensorSpec
+from evaluation.bench.memory.region import Region
 from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError
 from evaluation.kinds.module.architectures import find_task
