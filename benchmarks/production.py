@@ -50,9 +50,10 @@ from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU, GPU
 from evaluation.kinds.module import judge as production_judge
-from evaluation.kinds.module import library_source, warm
+from evaluation.kinds.module import warm
 from evaluation.kinds.module.architectures import Architecture, ModuleTask, architectures
 from evaluation.kinds.module.composition import Part
+from evaluation.kinds.module.description import library_source
 from evaluation.sandbox.launch import tail
 from evaluation.sandboxed.model import phases
 from evaluation.types import Report

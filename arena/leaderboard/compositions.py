@@ -32,8 +32,8 @@ from arena.runs.models import Evaluation, Run, Standing
 from arena.runs.states import EVALUATION_ACTIVE
 from arena.runs.trace.redaction import clean
 from evaluation.kinds.module.architectures import architectures
-from evaluation.kinds.module.brief import Facts
 from evaluation.kinds.module.composition import MIN_PARTS
+from evaluation.kinds.module.description.brief import Facts
 from evaluation.types import Report, Verdict, to_json
 
 

@@ -25,8 +25,8 @@ from arena.runs.querysets import RunQuerySet
 from arena.runs.states import RUN_JUDGED, Scope
 from evaluation.judge.kinds import kind_of
 from evaluation.kinds.module.architectures import FAMILIES, FOLDER, Architecture, architectures
-from evaluation.kinds.module.brief import Facts
 from evaluation.kinds.module.composition import nested
+from evaluation.kinds.module.description.brief import Facts
 from evaluation.kinds.module.limits import limits_of
 from evaluation.types import GateName, Interval
 

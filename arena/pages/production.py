@@ -50,7 +50,7 @@ from arena.runs.display.funnels import (
 )
 from arena.runs.models import Run
 from evaluation.device_kind import CPU
-from evaluation.kinds.module.brief import Facts
+from evaluation.kinds.module.description.brief import Facts
 from evaluation.types import GateName, Interval
 
 SUBMISSIONS_A_PAGE = 12

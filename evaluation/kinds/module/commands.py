@@ -318,8 +318,8 @@ def show_ceilings(options: argparse.Namespace) -> int:
 
 def describe_tasks(options: argparse.Namespace) -> int:
     """Describe the tasks of architectures, one after the other; what is written stays written."""
-    from evaluation.kinds.module import descriptions
-    from evaluation.kinds.module.describe import describe
+    from evaluation.kinds.module.description import descriptions
+    from evaluation.kinds.module.description.describe import describe
 
     names = _named(options.names) if options.names else list(limits.all_limits())
     failed = False

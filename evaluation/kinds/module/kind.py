@@ -11,8 +11,8 @@ from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
 from evaluation.judge.kinds import Description, Kind, Labels, Listed
 from evaluation.kinds.module.architectures import TRACK, Architecture, ModuleTask, architectures
-from evaluation.kinds.module.brief import Facts, brief_of, key_of
 from evaluation.kinds.module.composition import COMPOSITION
+from evaluation.kinds.module.description.brief import Facts, brief_of, key_of
 from evaluation.kinds.module.limits import limits_of
 
 FAMILIES = {

@@ -20,7 +20,7 @@ from arena.runs.services.runs import kinds_for, kinds_of
 from arena.runs.submit_form import SubmitForm
 from evaluation.kinds.kernel.load import load_operator
 from evaluation.kinds.module.architectures import FOLDER, Architecture, architectures, find_task
-from evaluation.kinds.module.descriptions import DESCRIBED
+from evaluation.kinds.module.description.descriptions import DESCRIBED
 from evaluation.kinds.module.kind import FAMILIES
 from evaluation.tasks.spec import find_operators, folder_of
 from runners.agents import load

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.kinds.module.architectures import FOLDER, find_task
-from evaluation.kinds.module.descriptions import DESCRIBED
+from evaluation.kinds.module.description.descriptions import DESCRIBED
 from tests.conftest import skip_or_fail
 from tests.model_server import ModelServer, Script, Turn
 from tests.runners.agents.real_arena import KEY, RealArena

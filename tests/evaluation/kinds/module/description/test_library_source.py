@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from evaluation.errors import TaskError
-from evaluation.kinds.module import library_source
 from evaluation.kinds.module.architectures import architectures
-from evaluation.kinds.module.library_source import NotPortable
+from evaluation.kinds.module.description import library_source
+from evaluation.kinds.module.description.library_source import NotPortable
 from tests.conftest import skip_or_fail
 
 LLAMA = "transformers.models.llama.modeling_llama"
@@ -40,7 +40,7 @@ def test_class_that_is_not_there_is_refused() -> None:
 def test_search_of_a_source_imports_no_library() -> None:
     program = (
         "import sys\n"
-        "from evaluation.kinds.module import library_source\n"
+        "from evaluation.kinds.module.description import library_source\n"
         f"library_source.copied({f'{LLAMA}.LlamaMLP'!r})\n"
         "print(sorted({'torch', 'transformers'} & sys.modules.keys()))"
     )

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
-from evaluation.kinds.module import library_source
 from evaluation.kinds.module.architectures import (
     COLLECTIVES,
     FOLDER,
@@ -21,14 +20,15 @@ from evaluation.kinds.module.architectures import (
     ModuleTask,
     Parallel,
 )
-from evaluation.kinds.module.descriptions import (
+from evaluation.kinds.module.description import library_source
+from evaluation.kinds.module.description.descriptions import (
     COPY,
     Constructor,
     Description,
     Shapes,
     description_of,
 )
-from evaluation.kinds.module.library_source import LibrarySource
+from evaluation.kinds.module.description.library_source import LibrarySource
 from evaluation.kinds.module.limits import Ratios, limits_of
 from evaluation.sandboxed.model.phases import Regime, extent
 from evaluation.tasks.toml_reader import read_text
@@ -217,7 +217,7 @@ def key_of(architecture: Architecture, task: ModuleTask, folder: Path = FOLDER) 
 @cache
 def _code_hash() -> str:
     own = Path(__file__)
-    sources = (own, own.with_name("kind.py"), Path(library_source.__file__))
+    sources = (own, own.parent.with_name("kind.py"), Path(library_source.__file__))
     return hashlib.sha256("".join(map(read_text, sources)).encode()).hexdigest()
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from evaluation.errors import TaskError
-from evaluation.kinds.module import brief, descriptions
 from evaluation.kinds.module import judge as production
 from evaluation.kinds.module.architectures import FOLDER, Architecture, architectures, find_task
-from evaluation.kinds.module.descriptions import COPY, DESCRIBED, description_of
+from evaluation.kinds.module.description import brief, descriptions
+from evaluation.kinds.module.description.descriptions import COPY, DESCRIBED, description_of
 from evaluation.kinds.module.limits import all_limits
 from tests.conftest import skip_or_fail
 

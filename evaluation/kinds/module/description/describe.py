@@ -19,11 +19,18 @@ from torch import nn
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU
 from evaluation.errors import Broken, TaskError
-from evaluation.kinds.module import judge, library_source
+from evaluation.kinds.module import judge
 from evaluation.kinds.module.architectures import Architecture, ModuleTask
 from evaluation.kinds.module.bounds import ceiling
-from evaluation.kinds.module.descriptions import COPY, SKELETON, Constructor, Description, Shapes
-from evaluation.kinds.module.library_source import NotPortable
+from evaluation.kinds.module.description import library_source
+from evaluation.kinds.module.description.descriptions import (
+    COPY,
+    SKELETON,
+    Constructor,
+    Description,
+    Shapes,
+)
+from evaluation.kinds.module.description.library_source import NotPortable
 from evaluation.kinds.module.session import LiveSession
 from evaluation.sandboxed.model import calls as arguments
 from evaluation.sandboxed.model import models, swap

@@ -1,0 +1,1 @@
+"""Description of a task: its brief, its source in the library, and facts of its model."""
