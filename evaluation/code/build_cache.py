@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from evaluation.code.cache_folder import add_folder
 from evaluation.errors import BuildError
 from evaluation.sandbox import untrusted_files
 from evaluation.types import CompilerOutput, from_json, to_json
@@ -35,13 +36,15 @@ def place(cache: Path, files: Mapping[str, str], *parts: str) -> Path:
 
 
 def made(
-    folder: Path, make: Callable[[Path], Sequence[CompilerOutput]]
+    folder: Path,
+    make: Callable[[Path], Sequence[CompilerOutput]],
+    max_bytes: int = MAX_RETAINED,
 ) -> tuple[CompilerOutput, ...]:
     """Let `make` fill a folder of the cache, unless it is there, and return its outputs.
 
-    Raises: `BuildError` of `make`, or where it takes too much room.
+    Raises: `BuildError` of `make`, or where it takes more than `max_bytes`.
     """
-    if _found(folder):
+    if found(folder):
         outputs = json.loads((folder / DONE).read_text())
         return tuple(from_json(CompilerOutput, output) for output in outputs)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -49,16 +52,12 @@ def made(
         workshop = scratch / "artefact"
         workshop.mkdir()
         outputs = tuple(make(workshop))
-        if (size := untrusted_files.size(workshop)) > MAX_RETAINED:
-            message = f"the artefact takes {size >> 20} MiB; the limit is {MAX_RETAINED >> 20} MiB"
+        if (size := untrusted_files.size(workshop)) > max_bytes:
+            message = f"the artefact takes {size >> 20} MiB; the limit is {max_bytes >> 20} MiB"
             raise BuildError(message, outputs)
         (workshop / DONE).write_text(json.dumps(to_json(outputs)))
         untrusted_files.make_readable(workshop)
-        try:
-            workshop.rename(folder)
-        except OSError:  # another build of the same content was first
-            if not (folder / DONE).is_file():
-                raise
+        add_folder(workshop, folder)
     try:
         if _long_ago(folder.parent.parent / "room-made"):
             make_room(folder.parent)
@@ -67,7 +66,7 @@ def made(
     return outputs
 
 
-def _found(folder: Path) -> bool:
+def found(folder: Path) -> bool:
     """Return whether an artefact exists; mark it as used and let everybody read it."""
     try:
         os.utime(folder / DONE)
@@ -115,4 +114,4 @@ def _remove(folder: Path) -> None:
     """Remove an artefact: rename it first, then delete its files."""
     beside = untrusted_files.scratch(folder.parent, "removing-")
     with beside as scratch, contextlib.suppress(OSError):  # another process was first
-        folder.rename(scratch / folder.name)
+        os.replace(folder, scratch / folder.name)

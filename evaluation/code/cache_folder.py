@@ -1,4 +1,4 @@
-"""The judge's cache folder, and atomic writes to it."""
+"""The judge's cache folder, and atomic changes of it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ def replace_text(path: Path, text: str) -> None:
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         file.write(text)
     os.replace(file.name, path)
+
+
+def add_folder(made: Path, target: Path) -> None:
+    """Move a folder into the cache, whole. One that another process added first stays there."""
+    try:
+        made.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
 
 
 def machine_secret(cache: Path) -> bytes:

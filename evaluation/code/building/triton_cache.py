@@ -11,6 +11,7 @@ import json
 import tempfile
 from pathlib import Path
 
+from evaluation.code.cache_folder import add_folder
 from evaluation.sandbox import untrusted_files
 
 FOLDER = "compiled"
@@ -78,7 +79,7 @@ def _copy(entry: Path, target: Path) -> None:
             if file.name.startswith(GROUP):
                 content = _with_paths_in(target, content)
             (copy / file.name).write_bytes(content)
-        copy.rename(target)  # fails where another process was first
+        add_folder(copy, target)
 
 
 def _with_paths_in(folder: Path, group: bytes) -> bytes:

@@ -1,16 +1,14 @@
 """Builds of a repository with some files replaced, and its commands in the sandbox.
 
-Every command runs at the same path, in a fresh copy, so that no process finds what an earlier one
-left, and a build may keep its path. After the build, each file of the repository is as it was, and
-what the build made stays.
+Every command of a build runs at the same path, in a fresh copy, so that no process finds what an
+earlier one left, and a build may keep its path. After the build, each file of the repository is as
+it was, and what the build made stays.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
-import json
 import os
 import platform
 import shlex
@@ -23,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.bench.devices.gpu_files import Gpus, measured
+from evaluation.code import build_cache
 from evaluation.code.building import nvcc
 from evaluation.device_kind import GPU, candidate_cores
 from evaluation.errors import Broken, BuildError
@@ -39,39 +38,40 @@ MAX_ADDRESS_BYTES = 16 << 30
 """Address space of each process on a CPU."""
 MAX_BUILT_FILES, MAX_BUILT_BYTES = 20_000, 512 << 20
 """Limits on a built repository."""
+MAX_RETAINED = MAX_BUILT_BYTES + MAX_BUILT_FILES * untrusted_files.BLOCK_BYTES
+"""Bytes of it in the cache, which counts whole blocks."""
 OLD = 1_577_836_800
 """Time of change of every file before the build: tools such as make then see outputs as newer."""
 BUILT, COPY, TEMPORARY, LOCK = "built", "copy", "temporary", "lock"
-ROOM_SECONDS = 7 * 24 * 3600.0
-"""A build that was not used for this time is removed."""
+PLACES, DIGITS = "checkouts", 3
+"""The folder of the paths at which commands run, and the digits of a build's key that name one."""
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """A built repository in the cache. `outputs` are of its build, and empty where it was kept."""
+    """A built repository in the cache, and the `place` at which its commands run."""
 
     task: RepositoryTask
     folder: Path
-    outputs: tuple[CompilerOutput, ...] = ()
+    place: Path
+    outputs: tuple[CompilerOutput, ...]
 
     def run(self, command: Command, variables: Mapping[str, str]) -> Completed:
         """Run a command in a fresh copy of the built repository."""
-        with _locked(self.folder), _work(self.folder) as copy:
+        with _work(self.place) as copy:
+            build_cache.found(self.folder)
             shutil.copytree(self.folder / BUILT, copy, symlinks=True)
             return _run(self.task, command, copy, variables)
 
 
 def checkout(task: RepositoryTask, files: Mapping[str, str], cache: Path) -> Checkout:
     """Return the repository with these files, built. Raises BuildError."""
-    unbuilt = json.dumps([task.hash, platform.node(), sys.version, dict(files)], sort_keys=True)
-    folder = cache / TRACK / hashlib.sha256(unbuilt.encode()).hexdigest()[:32]
-    folder.mkdir(parents=True, exist_ok=True)
-    remove_unused(folder.parent)
-    with _locked(folder):
-        os.utime(folder)
-        if (folder / BUILT).is_dir():
-            return Checkout(task, folder)
-        with _work(folder) as copy:
+    machine = (platform.node(), sys.version, str(cache.absolute()))
+    folder = build_cache.place(cache, files, TRACK, task.hash, *machine)
+    place = cache / PLACES / folder.name[:DIGITS]
+
+    def make(workshop: Path) -> list[CompilerOutput]:
+        with _work(place) as copy:
             _write(task, files, copy)
             output = _build(task, copy)
             if not output.ok:
@@ -81,38 +81,31 @@ def checkout(task: RepositoryTask, files: Mapping[str, str], cache: Path) -> Che
                 _restore(task, files, copy)
             except OSError as error:
                 raise BuildError(f"what it built cannot be kept: {error}", [output]) from None
-            copy.rename(folder / BUILT)
-    return Checkout(task, folder, (output,))
+            shutil.move(copy, workshop / BUILT)
+        return [output]
 
-
-def remove_unused(folder: Path) -> None:
-    """Remove builds that were not used for long."""
-    for path in folder.iterdir():
-        if path.stat().st_mtime < time.time() - ROOM_SECONDS:
-            untrusted_files.remove(path)
+    return Checkout(task, folder, place, build_cache.made(folder, make, MAX_RETAINED))
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Wait until no other judge works in a folder."""
-    with open(folder / LOCK, "w") as file:
+def _work(place: Path) -> Iterator[Path]:
+    """Yield the path for a copy, beside an empty folder for temporary files; remove both.
+
+    It waits until no other judge works at this place.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    folders = [place / COPY, place / TEMPORARY]
+    with open(place / LOCK, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-@contextlib.contextmanager
-def _work(folder: Path) -> Iterator[Path]:
-    """Yield the path for a copy, beside an empty folder for temporary files; remove both."""
-    places = [folder / COPY, folder / TEMPORARY]
-    for place in places:
-        if not untrusted_files.remove(place):  # a judge that was killed left it
-            raise Broken(f"{place} cannot be removed")
-    places[1].mkdir()
-    try:
-        yield places[0]
-    finally:
-        for place in places:
-            untrusted_files.remove(place)
+        for folder in folders:
+            if not untrusted_files.remove(folder):  # a judge that was killed left it
+                raise Broken(f"{folder} cannot be removed")
+        folders[1].mkdir()
+        try:
+            yield folders[0]
+        finally:
+            for folder in folders:
+                untrusted_files.remove(folder)
 
 
 def _run(

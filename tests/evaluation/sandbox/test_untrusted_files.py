@@ -11,9 +11,8 @@ import pytest
 
 from evaluation.code import build_cache
 from evaluation.errors import BuildError
-from evaluation.kinds.kernel.builds import build
 from evaluation.sandbox import untrusted_files
-from evaluation.tasks.spec import Task
+from evaluation.types import CompilerOutput
 
 
 @pytest.fixture
@@ -123,15 +122,13 @@ def test_scratch_is_removed_in_the_end(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_build_over_the_size_limit_is_refused(
-    tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(build_cache, "MAX_RETAINED", 1000)
-    source = (
-        '#include "scaled.h"\nextern "C" int scaled(const scaled_args*) { return 0; }  // kept?\n'
-    )
+def test_build_over_the_size_limit_is_refused(tmp_path: Path) -> None:
+    def make(workshop: Path) -> list[CompilerOutput]:
+        (workshop / "artefact").write_bytes(bytes(1001))
+        return []
+
     with pytest.raises(BuildError, match=r"the artefact takes .* the limit is"):
-        build(task, "cpp", {task.target_file: source}, tmp_path)
+        build_cache.made(tmp_path / "builds" / "one", make, max_bytes=1000)
     assert list((tmp_path / "builds").iterdir()) == []
 
 
