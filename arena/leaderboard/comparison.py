@@ -10,7 +10,6 @@ from arena.runs.display.rounds import Round, rounds_of
 from arena.runs.models import Measurement, Run
 from arena.runs.states import Scope
 from evaluation.bench.timing.intervals import geomean
-from evaluation.kinds.module.architectures import TRACK
 from evaluation.types import Interval
 
 MAX_RUNS = 5
@@ -109,8 +108,8 @@ def _not_comparable(runs: Sequence[Run], by_run: Sequence[dict[str, Measurement]
         return "the runs were judged on different hardware."
     if len({run.judge_version for run in runs if run.judge_version}) > 1:
         return "the runs were judged by different versions of the judge, which have other rules."
-    if runs[0].task_version.task.track == TRACK:
-        return "a module is timed in its model, not on cases. The page of each run shows it."
+    if why := runs[0].task_version.task.kind.labels.not_compared:
+        return why
     untimed = [run.pk for run, cases in zip(runs, by_run, strict=True) if not cases]
     if untimed:
         return f"the final verdict of {' and '.join(untimed)} has no timings."

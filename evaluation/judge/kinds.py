@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from evaluation.types import Argument, Case, from_json
 
@@ -73,6 +73,35 @@ class Listed:
     """The files of an imported task, by their paths in its own folder; None for other tasks."""
 
 
+class Tree(Protocol):
+    """Many files that a workspace begins with, of which a submission is several."""
+
+    def copy(self, folder: Path) -> None:
+        """Copy all files into a folder."""
+
+    def read(self, folder: Path, given: Collection[str]) -> dict[str, str]:
+        """Return the files to submit, from a changed copy with other files that are `given`.
+
+        Raises: RequestError for what cannot be submitted.
+        """
+
+
+def no_tree(root: Path, name: str) -> Tree | None:
+    """Return None: what is submitted is one file."""
+    return None
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Words of the task sheet of a run."""
+
+    scoring: str = "The gates judge each round. The final verdict alone counts."
+    no_profile: str = ""
+    """Why no round is profiled; empty where a GPU is asked for it."""
+    submitted: str = ""
+    """The name of what is submitted, where that is not one file."""
+
+
 @dataclass(frozen=True)
 class Labels:
     """Words of a task's page."""
@@ -82,6 +111,12 @@ class Labels:
     reference: str = "reference.py"
     reference_note: str = "reference (evaluated in float64)"
     starter_note: str = "generated"
+    round: str = "on the public cases alone"
+    """How a round is judged."""
+    final: str = "runs every gate and every held-out case"
+    """What the final verdict does beyond that."""
+    not_compared: str = ""
+    """Why runs are not compared case by case; empty where they are."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +143,9 @@ class Kind:
     labels: Labels = Labels()
     more: tuple[str, ...] = ()
     """Words in the place of a track by which several tasks are judged together."""
+    sheet: Sheet = Sheet()
+    tree: Callable[[Path, str], Tree | None] = no_tree
+    """The tree of a task, by its folder of tasks and its name."""
 
     def facts_of(self, public: Mapping[str, Any]) -> Any:
         """Return the facts in what is public of a task; an empty object for another form.

@@ -57,18 +57,21 @@ MAX_OUTPUT_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class TaskBrief:
-    """Task of an agent: its name, the target file, and the budget of rounds and seconds."""
+    """Task of an agent: its name, the target file, and the budget of rounds and seconds.
+
+    `submitted` names what is submitted, where that is not one file.
+    """
 
     task: str
     target: str
     rounds: int
     seconds: float
+    submitted: str = ""
 
     @property
     def subject(self) -> str:
         """Return what is to be made faster, as prompts name it."""
-        of_repository = self.task.endswith("/repository")
-        return "the editable files" if of_repository else self.target
+        return self.submitted or self.target
 
 
 @dataclass(frozen=True)

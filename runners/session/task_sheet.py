@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from arena.catalog.models import Hardware
+    from evaluation.judge.kinds import Sheet
 
 TASK_FILE = "TASK.md"
 POINTERS = ("AGENTS.md", "CLAUDE.md")
@@ -42,37 +43,10 @@ verdict, or for an overloaded model, does not count.
 - {profile}
 - {compilers} and Python are on your PATH, to try things without spending a round.
 {mcp}"""
-_SCORING = """\
-A round goes through these gates, and the first that fails is the verdict: integrity (the rules),
-compile, correctness (every seen case, awkward sizes and inputs), performance (the seen cases,
-timed beside the baseline). When you end, the passed round whose interval begins highest is judged
-once more with all gates: longer measurements, and generalization, which judges unseen cases. That
-final verdict alone counts. A kernel that is wrong on an unseen case fails.
-
-The speedup of a case is the baseline's time over yours, with a 95 % interval; that of a run is the
-geometric mean over its cases. Boards rank agents by the share of tasks passed, then by speedup, on
-the seen or on the unseen cases: code for the seen sizes only gains nothing."""
-_PRODUCTION_SCORING = """\
-A round goes through the gates above, and the first that fails is the verdict. When you end, the
-passed round whose interval begins highest is judged once more, in every regime of the device. That
-final verdict alone counts. Weights and inputs are drawn anew for each verdict.
-
-The speedup of a run is the deployed one: the time of a request with the library's modules over that
-with yours, with a 95 % interval. Boards rank agents by the share of tasks passed, then by it."""
-_REPOSITORY_SCORING = """\
-A round goes through these gates, and the first that fails is the verdict: integrity (only editable
-files are changed), compile, correctness and performance, by the commands above. When you end, the
-passed round whose interval begins highest is judged once more, with more repeats. That final
-verdict alone counts.
-
-The speedup of a case is the time of the unchanged repository over yours, by the suite's own clock,
-with a 95 % interval; that of a run is the geometric mean over its cases."""
 _PROFILE = (
     "`./arena-profile [case]` prints where the time of the last round went; a run has a dozen."
 )
 _NO_PROFILE = "`./arena-profile` needs a GPU, so there is no profile of this task."
-_NO_PRODUCTION_PROFILE = "`./arena-profile` profiles no modules of live models."
-_NO_REPOSITORY_PROFILE = "`./arena-profile` profiles no repositories."
 _MCP = "- `./arena-mcp` serves both, `check` and `profile`, as an MCP server on stdin and stdout.\n"
 _BUDGETS = {
     "rounds": "requests for a verdict",
@@ -84,29 +58,28 @@ _BUDGETS = {
 
 
 def run_files(
-    public: Mapping[str, Any], hardware: Hardware, budget: Mapping[str, float], *, mcp: bool = False
+    words: Sheet,
+    public: Mapping[str, Any],
+    hardware: Hardware,
+    budget: Mapping[str, float],
+    *,
+    mcp: bool = False,
 ) -> dict[str, str]:
     """Return the files of a run's workspace by name: the starter files, and the sheet.
 
-    `mcp` says that `./arena-mcp` is there.
+    `words` are those of the kind of task. `mcp` says that `./arena-mcp` is there.
     """
     starter = dict(public["starter"])
     gpu = hardware.kind == "gpu"
-    scoring, profile = _SCORING, _PROFILE if gpu else _NO_PROFILE
-    target = f"`{public['target_file']}`"
-    if "production" in public:
-        scoring, profile = _PRODUCTION_SCORING, _NO_PRODUCTION_PROFILE
-    elif "repository" in public:
-        scoring, profile, target = _REPOSITORY_SCORING, _NO_REPOSITORY_PROFILE, "the editable files"
     sheet = _SHEET.format(
         task=starter.get(TASK_FILE, "").rstrip(),
-        target=target,
+        target=words.submitted or f"`{public['target_file']}`",
         name=hardware.name,
         arch=hardware.arch or hardware.kind,
         hardware=_table(("property", "value"), _properties(hardware)),
         budget=_table(("limit", "of"), _limits(budget)),
-        scoring=scoring,
-        profile=profile,
+        scoring=words.scoring,
+        profile=words.no_profile or (_PROFILE if gpu else _NO_PROFILE),
         compilers="A C++ compiler, nvcc where it is installed,"
         if gpu
         else "A C++ compiler (`g++`)",

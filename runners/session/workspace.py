@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evaluation.kinds.repository import submission
-from evaluation.kinds.repository.task import RepositoryTask
+from evaluation.errors import RequestError
+from evaluation.judge.kinds import Tree
 from evaluation.sandbox import untrusted_files
 from runners.session import arena_check
 
@@ -33,13 +32,13 @@ def has_mcp() -> bool:
 class Workspace:
     """An agent's folder; `target` names the file in it that is submitted.
 
-    In one of a repository all editable files are submitted, and `target` is the first of them.
-    `given` are the files that are no part of the repository.
+    With a `tree`, several of its files are submitted, and `target` is the first of them. The files
+    that are `given` are no part of it.
     """
 
     folder: Path
     target: str
-    repository: RepositoryTask | None = None
+    tree: Tree | None = None
     given: frozenset[str] = frozenset()
 
     @classmethod
@@ -48,19 +47,17 @@ class Workspace:
         folder: Path,
         files: Mapping[str, str],
         target: str,
-        repository: RepositoryTask | None = None,
+        tree: Tree | None = None,
     ) -> Workspace:
-        """Create the folder with the files of a repository, `files` and the commands.
+        """Create the folder with the files of a tree, `files` and the commands.
 
         The commands are `arena-check`, `arena-profile`, and where its library is installed
         `arena-mcp`.
         """
         untrusted_files.remove(folder)
         folder.mkdir(parents=True, mode=0o700)
-        if repository:
-            for name in repository.files:
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(repository.folder / name, folder / name)
+        if tree:
+            tree.copy(folder)
         for name, text in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
@@ -73,7 +70,7 @@ class Workspace:
             command = folder / name
             command.write_text(f"#!{sys.executable} -I\n{source}", encoding="utf-8")
             command.chmod(0o755)
-        return cls(folder, target, repository, frozenset({*files, *modules}))
+        return cls(folder, target, tree, frozenset({*files, *modules}))
 
     def read_target(self) -> dict[str, str]:
         """Return the files to submit, by name.
@@ -82,10 +79,10 @@ class Workspace:
 
         Raises: Unreadable.
         """
-        if self.repository:
+        if self.tree:
             try:
-                return submission.read(self.repository, self.folder, self.given)
-            except submission.Unreadable as error:
+                return self.tree.read(self.folder, self.given)
+            except RequestError as error:
                 raise Unreadable(str(error)) from None
         path = self.folder / self.target
         try:

@@ -25,7 +25,6 @@ from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.scoring.best import chosen_round, end_without_final
 from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
 from arena.runs.trace.events import EventDraft
-from evaluation.kinds.repository.task import find_task
 from evaluation.sandbox import resource_watch, untrusted_files
 from evaluation.sandbox.resource_watch import ResourceWatch
 from runners import agents, harnesses
@@ -112,13 +111,13 @@ class _Attempt:
         """End of the agent on the monotonic clock."""
         self._over = threading.Event()
         task, public = run.task_version.task, run.task_version.public
-        root = root_of(run.task_version)
+        kind, root = task.kind, root_of(run.task_version)
         more = workspace_files(run.agent.adapter, root / task.operator.slug, task.track)
         self.workspace = Workspace.create(
             workspaces() / run.pk,
-            {**run_files(public, run.hardware, run.budget, mcp=has_mcp()), **more},
+            {**run_files(kind.sheet, public, run.hardware, run.budget, mcp=has_mcp()), **more},
             public["target_file"],
-            find_task(root, task.operator.slug) if task.is_repository else None,
+            kind.tree(root, task.operator.slug),
         )
         self.control_socket = ControlSocket(self.workspace.folder, self._check, self._profile)
         self.recorder = Recorder(run.pk, f"agent:{lease}")
@@ -196,6 +195,7 @@ class _Attempt:
             "target": self.workspace.target,
             "rounds": self.rounds,
             "seconds": self.run.budget["seconds"],
+            "submitted": self.run.task_version.task.kind.sheet.submitted,
         }
         request = {
             "adapter": agent.adapter,
@@ -263,10 +263,8 @@ class _Attempt:
 
     def _profiled(self, case: str) -> Answer:
         """Answer with a profile of the last round, so that it replaces no verdict."""
-        if self.run.task_version.task.has_one_speedup:
-            return self._refuse(
-                "note", text="Kernels alone: modules and repositories are not profiled."
-            )
+        if why := self.run.task_version.task.kind.sheet.no_profile:
+            return self._refuse("note", text=why)
         submission = self.run.submissions.order_by("-round").first()
         if submission is None:
             text = "Nothing was handed in yet: ./arena-check does, and that round can be profiled."

@@ -104,14 +104,8 @@ def best_of(rounds: list[Round]) -> Round | None:
 def difference(rounds: list[Round], task: Task) -> str:
     """Say why the final verdict differs from the round that it judges; empty where it does not."""
     measured = "" if task.has_one_speedup else " on the public cases"
-    if task.is_production:
-        quick = "in a quick verdict. The final verdict measures every phase and regime"
-    elif task.is_repository:
-        quick = "in a quick verdict. The final verdict runs the benchmark more often"
-    else:
-        quick = (
-            "on the public cases alone. The final verdict runs every gate and every held-out case"
-        )
+    labels = task.kind.labels
+    quick = f"{labels.round}. The final verdict {labels.final}"
     judged = next((r for r in reversed(rounds) if r.final and r.final.verdict), None)
     if judged is None or judged.final is None or judged.speedup is None:
         return ""

@@ -126,14 +126,16 @@ def verdict_of(run: Run, evaluation: Evaluation | None, past: Past | None = None
         "case_scale": Scale.over(cases),
         "roofline": roofline_of(run.hardware.peaks, cases),
         "hidden": results.get("generalization"),
-        **(_funnel(run, results) if task.is_production else {}),
+        **_funnel(run, results),
     }
 
 
 def _funnel(run: Run, gates: Mapping[str, GateResult]) -> dict[str, Any]:
-    """Return the context of a production verdict; the ceilings of its task are the known ones."""
-    on_cpu = run.hardware.kind == CPU
-    found = funnel_of(run, gates, run.task_version.facts.ceilings if on_cpu else {})
+    """Return the context of a verdict in a live model; known ceilings are those of a CPU."""
+    ceilings = getattr(run.task_version.facts, "ceilings", None)
+    found = None
+    if ceilings is not None:
+        found = funnel_of(run, gates, ceilings if run.hardware.kind == CPU else {})
     if found is None:
         return {}
     return {"funnel": found, "funnel_chart": funnel_chart(found.lines)}

@@ -11,12 +11,24 @@ from typing import Any
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
-from evaluation.judge.kinds import Description, Kind, Listed
+from evaluation.judge.kinds import Description, Kind, Listed, Sheet
 from evaluation.kinds.kernel.load import load_tasks
 from evaluation.kinds.kernel.workspace_files import starter_files
 from evaluation.tasks.spec import OTHERS, Task, files_of, find_operators, folder_of
 from evaluation.tasks.toml_reader import read_text
 from evaluation.types import Split
+
+SCORING = """\
+A round goes through these gates, and the first that fails is the verdict: integrity (the rules),
+compile, correctness (every seen case, awkward sizes and inputs), performance (the seen cases,
+timed beside the baseline). When you end, the passed round whose interval begins highest is judged
+once more with all gates: longer measurements, and generalization, which judges unseen cases. That
+final verdict alone counts. A kernel that is wrong on an unseen case fails.
+
+The speedup of a case is the baseline's time over yours, with a 95 % interval; that of a run is the
+geometric mean over its cases. Boards rank agents by the share of tasks passed, then by speedup, on
+the seen or on the unseen cases: code for the seen sizes only gains nothing."""
+"""How runs are scored, on their task sheets."""
 
 
 def tasks(root: Path, imported: Path | None) -> Iterator[Listed]:
@@ -97,4 +109,4 @@ def _described(task: Task) -> Description:
     )
 
 
-KIND = Kind("kernel", "", tasks, _root, _device_kinds)
+KIND = Kind("kernel", "", tasks, _root, _device_kinds, sheet=Sheet(SCORING))

@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
-from evaluation.judge.kinds import Description, Kind, Labels, Listed
+from evaluation.judge.kinds import Description, Kind, Labels, Listed, Sheet
 from evaluation.kinds.module.architectures import TRACK, Architecture, ModuleTask, architectures
 from evaluation.kinds.module.composition import COMPOSITION
 from evaluation.kinds.module.description.brief import Facts, brief_of, key_of
@@ -25,6 +25,14 @@ CATEGORIES = {"mlp": "MLP", "router": "Routing", "rotary": "Position encoding"}
 """Categories of tasks, which other kinds share, where they are not the architecture's word."""
 LEVEL = 2
 """Level of an operator inside a model, as of one that is fused."""
+SCORING = """\
+A round goes through the gates above, and the first that fails is the verdict. When you end, the
+passed round whose interval begins highest is judged once more, in every regime of the device. That
+final verdict alone counts. Weights and inputs are drawn anew for each verdict.
+
+The speedup of a run is the deployed one: the time of a request with the library's modules over that
+with yours, with a 95 % interval. Boards rank agents by the share of tasks passed, then by it."""
+"""How runs are scored, on their task sheets."""
 
 
 def tasks(root: Path, imported: Path | None) -> Iterator[Listed]:
@@ -94,6 +102,13 @@ KIND = Kind(
     _device_kinds,
     TRACK,
     Facts,
-    Labels(speedup="Deployed speedup", reference_note="the library's module"),
+    Labels(
+        speedup="Deployed speedup",
+        reference_note="the library's module",
+        round="in a quick verdict",
+        final="measures every phase and regime",
+        not_compared="a module is timed in its model, not on cases. The page of each run shows it.",
+    ),
     more=(COMPOSITION,),
+    sheet=Sheet(SCORING, no_profile="`./arena-profile` profiles no modules of live models."),
 )

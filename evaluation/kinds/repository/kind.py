@@ -10,17 +10,29 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.device_kind import CPU, GPU
-from evaluation.judge.kinds import Description, Kind, Labels, Listed
+from evaluation.judge.kinds import Description, Kind, Labels, Listed, Sheet
 from evaluation.kinds.repository.brief import brief
+from evaluation.kinds.repository.submission import ChangedCopy
 from evaluation.kinds.repository.task import (
     FILE,
     TRACK,
     RepositoryTask,
+    find_task,
     find_tasks,
     load,
     starter_files,
 )
 from evaluation.tasks.toml_reader import read_text
+
+SCORING = """\
+A round goes through these gates, and the first that fails is the verdict: integrity (only editable
+files are changed), compile, correctness and performance, by the commands above. When you end, the
+passed round whose interval begins highest is judged once more, with more repeats. That final
+verdict alone counts.
+
+The speedup of a case is the time of the unchanged repository over yours, by the suite's own clock,
+with a 95 % interval; that of a run is the geometric mean over its cases."""
+"""How runs are scored, on their task sheets."""
 
 
 @dataclass(frozen=True)
@@ -97,5 +109,9 @@ KIND = Kind(
         reference=FILE,
         reference_note="what may be edited and what is run",
         starter_note="editable",
+        round="in a quick verdict",
+        final="runs the benchmark more often",
     ),
+    sheet=Sheet(SCORING, "`./arena-profile` profiles no repositories.", "the editable files"),
+    tree=lambda root, name: ChangedCopy(find_task(root, name)),
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.errors import Rejected, RequestError, SubmissionError
@@ -21,6 +23,21 @@ _PART = re.compile(r"[\w.+@ -]{1,100}")
 
 class Unreadable(RequestError):
     """Raised for a changed copy that cannot be submitted; the message says what is wrong."""
+
+
+@dataclass(frozen=True)
+class ChangedCopy:
+    """The repository as a tree of files (see `judge.kinds.Tree`)."""
+
+    task: RepositoryTask
+
+    def copy(self, folder: Path) -> None:
+        for name in self.task.files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(self.task.folder / name, folder / name)
+
+    def read(self, folder: Path, given: Collection[str]) -> dict[str, str]:
+        return read(self.task, folder, given)
 
 
 def check(task: RepositoryTask, files: Mapping[str, str]) -> None:

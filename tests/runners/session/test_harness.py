@@ -111,7 +111,7 @@ def test_prompt_names_the_target_the_rounds_and_the_extra_text(bench: Bench) -> 
 
 
 def test_prompt_of_a_repository_names_no_single_file(tmp_path: Path) -> None:
-    brief = TaskBrief("answer/repository", "kernel.sh", 3, 60)
+    brief = TaskBrief("answer/repository", "kernel.sh", 3, 60, "the editable files")
     text = prompt(AgentSession(tmp_path, brief, io.StringIO()))
     assert "Edit the editable files, then" in text and "kernel.sh" not in text
 

@@ -9,11 +9,13 @@ import pytest
 from arena.catalog.models import Hardware
 from evaluation.bench.devices.vendors import cpu
 from evaluation.code.cache_folder import default_cache
+from evaluation.judge.kinds import kind_of
 from evaluation.kinds.kernel.load import load_task
 from evaluation.kinds.kernel.workspace_files import starter_files
 from runners.session.task_sheet import run_files
 
 TASKS = Path(__file__).parents[3] / "tasks"
+KERNEL, MODULE, REPOSITORY = (kind_of(word).sheet for word in ("", "production", "repository"))
 BUDGET = {"rounds": 12, "seconds": 3600.0, "tokens": 2_000_000, "usd": 2.5}
 CPU = Hardware(
     name="AMD EPYC",
@@ -38,7 +40,7 @@ def public(operator: str, track: str) -> dict[str, object]:
 
 def test_sheet_of_a_cpu_has_task_peaks_budget_and_tools() -> None:
     given = public("rms_norm", "cpp-to-cpp")
-    files = run_files(given, CPU, BUDGET, mcp=True)
+    files = run_files(KERNEL, given, CPU, BUDGET, mcp=True)
     sheet, starter = files["TASK.md"], given["starter"]
     assert isinstance(starter, dict) and sheet.startswith(starter["TASK.md"].rstrip())
     for text in (
@@ -64,7 +66,7 @@ def test_sheet_of_a_cpu_has_task_peaks_budget_and_tools() -> None:
 
 
 def test_sheet_of_a_gpu_has_its_properties_and_the_profiler() -> None:
-    sheet = run_files(public("rms_norm", "cuda-to-cuda"), GPU, BUDGET)["TASK.md"]
+    sheet = run_files(KERNEL, public("rms_norm", "cuda-to-cuda"), GPU, BUDGET)["TASK.md"]
     for text in (
         "| multiprocessors | 132 |",
         "| compute capability | 9.0 |",
@@ -79,7 +81,7 @@ def test_sheet_of_a_gpu_has_its_properties_and_the_profiler() -> None:
 
 
 def test_pointers_name_the_sheet_in_one_line() -> None:
-    files = run_files(public("softmax", "cpp-to-cpp"), CPU, BUDGET)
+    files = run_files(KERNEL, public("softmax", "cpp-to-cpp"), CPU, BUDGET)
     for name in ("AGENTS.md", "CLAUDE.md"):
         assert files[name].count("\n") == 1 and "TASK.md" in files[name]
 
@@ -89,7 +91,7 @@ def test_sheet_of_this_machine_has_its_measured_peaks() -> None:
     hardware = Hardware(
         name=device.name, kind="cpu", peaks=device.peaks, fingerprint=device.fingerprint
     )
-    sheet = run_files(public("rope", "cpp-to-cpp"), hardware, BUDGET)["TASK.md"]
+    sheet = run_files(KERNEL, public("rope", "cpp-to-cpp"), hardware, BUDGET)["TASK.md"]
     assert sheet.count("| measured ") == len(device.peaks)
     assert f"| compiler | {device.fingerprint['compiler']} |" in sheet
 
@@ -99,22 +101,22 @@ def test_starter_files_of_a_task_are_unchanged_by_a_run(operator: str) -> None:
     given = public(operator, "cpp-to-cpp")
     assert isinstance(given["starter"], dict)
     before = dict(given["starter"])
-    run_files(given, CPU, BUDGET)
+    run_files(KERNEL, given, CPU, BUDGET)
     assert given["starter"] == before
 
 
 def test_sheet_of_a_module_of_a_live_model_scores_the_deployed_speedup() -> None:
-    given = {"starter": {"TASK.md": "# A module\n"}, "target_file": "m.py", "production": {}}
+    given = {"starter": {"TASK.md": "# A module\n"}, "target_file": "m.py"}
     for hardware in (CPU, GPU):
-        sheet = run_files(given, hardware, BUDGET)["TASK.md"]
+        sheet = run_files(MODULE, given, hardware, BUDGET)["TASK.md"]
         assert "The speedup of a run is the deployed one" in sheet
         assert "profiles no modules of live models" in sheet
         assert "generalization" not in sheet and "a run has a dozen" not in sheet
 
 
 def test_sheet_of_a_repository_names_the_submitted_files_and_the_clock() -> None:
-    given = {"starter": {"TASK.md": "# It\n"}, "target_file": "src/a.cpp", "repository": {}}
-    sheet = run_files(given, GPU, BUDGET)["TASK.md"]
+    given = {"starter": {"TASK.md": "# It\n"}, "target_file": "src/a.cpp"}
+    sheet = run_files(REPOSITORY, given, GPU, BUDGET)["TASK.md"]
     for text in (
         "`./arena-check [note]` submits the editable files",
         "by the suite's own clock",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.kinds.repository.submission import ChangedCopy
 from evaluation.kinds.repository.task import load
 from runners.session.workspace import MAX_FILE_BYTES, Unreadable, Workspace
 from tests.evaluation.kinds.repository.conftest import write
@@ -92,7 +93,7 @@ def of_repository(tmp_path: Path) -> Workspace:
     task = load(write(tmp_path, {"CLAUDE.md": "Its own.", "deep/er/run.sh": "true\n"}))
     (task.folder / "deep" / "er" / "run.sh").chmod(0o755)
     files = {"TASK.md": "Go.", "CLAUDE.md": "Read TASK.md.", "kernel.sh": "answer=42\n"}
-    return Workspace.create(tmp_path / "w", files, "kernel.sh", task)
+    return Workspace.create(tmp_path / "w", files, "kernel.sh", ChangedCopy(task))
 
 
 def test_workspace_of_a_repository_has_all_its_files(of_repository: Workspace) -> None:
