@@ -53,6 +53,21 @@ def _redis_url() -> str:
         return "redis://127.0.0.1:6379/0"
 
 
+def _days(name: str) -> float | None:
+    return float(os.environ[name]) if os.environ.get(name) else None
+
+
+def _store(place: str) -> dict[str, Any]:
+    """Return the store of texts: s3://BUCKET/PREFIX, or a folder, by default one in ARENA_HOME."""
+    if place.startswith("s3://"):
+        bucket, _, prefix = place.removeprefix("s3://").partition("/")
+        options = {"bucket_name": bucket, "location": prefix, "querystring_auth": False}
+        return {"BACKEND": "storages.backends.s3.S3Storage", "OPTIONS": options}
+    folder = Path(place).resolve() if place else ARENA_HOME / "store"
+    backend = "django.core.files.storage.FileSystemStorage"
+    return {"BACKEND": backend, "OPTIONS": {"location": folder}}
+
+
 def _prefix() -> str:
     """Return the path below which the arena is served, such as /arena; empty for a whole host."""
     prefix = os.environ.get("ARENA_PREFIX", "").strip("/")
@@ -218,6 +233,14 @@ if SHARED_COUNTERS:
         "LOCATION": REDIS_URL,
         "KEY_PREFIX": "arena",
     }
+
+ARENA_RETENTION_DAYS = _days("ARENA_RETENTION_DAYS")
+"""Age of runs whose traces `manage.py archive` moves out of the database; None for no run."""
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+    "texts": _store(os.environ.get("ARENA_STORE", "")),
+}
 
 STATIC_URL = f"{PREFIX}/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]

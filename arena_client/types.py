@@ -185,6 +185,7 @@ class RunOut(TypedDict):
 class RunDetail(RunOut):
     waiting: WaitingOut | None
     continued_by: str | None
+    archived_at: str | None
     notes: list[NoteOut]
     submissions: list[SubmissionOut]
 

@@ -25,7 +25,8 @@ from arena.audit.services import record_of_staff
 from arena.catalog.models import Hardware, Task
 from arena.errors import Invalid, NotFound
 from arena.runs import agents, services
-from arena.runs.models import Blob, Run, Submission
+from arena.runs.models import Blob, Event, Run, Submission
+from arena.runs.trace import archive
 
 router = Router(tags=["runs"])
 MAX_EVENTS = 500
@@ -117,30 +118,45 @@ def list_events(
     """List events in order: the first above `after`, the last below `before`, or the newest."""
     run = visible_run(request, run_id)
     events = run.events.filter(seq__lte=run.last_seq)
-    if after is not None:
+    if hasattr(run, "archive"):
+        page, more = _page_of_archive(run, after, before, limit)
+    elif after is not None:
         found = list(events.filter(seq__gt=after).order_by("seq")[: limit + 1])
-        page = found[:limit]
+        page, more = found[:limit], len(found) > limit
     else:
         older = events if before is None else events.filter(seq__lt=before)
         found = list(older.order_by("-seq")[: limit + 1])
-        page = found[:limit][::-1]
+        page, more = found[:limit][::-1], len(found) > limit
     return {
         "events": [event.envelope() for event in page],
         "last_seq": run.last_seq,
         "status": run.status,
-        "more": len(found) > limit,
+        "more": more,
     }
 
 
 @router.get("/{run_id}/events/{seq}/blob", openapi_extra={"responses": {200: {}}})
 def get_blob(request: HttpRequest, run_id: str, seq: int, path: str = "") -> HttpResponse:
     """Return the full text of a cut value; `path` is a key of `body.blobs`."""
-    event = visible_run(request, run_id).events.filter(seq=seq).first()
+    run = visible_run(request, run_id)
+    event = next((each for each in archive.events_of(run, seq) if each.seq == seq), None)
     kept = event.body.get("blobs", {}).get(path) if event else None
     blob = Blob.objects.filter(pk=kept["sha256"]).first() if kept else None
     if blob is None:
         raise NotFound("This event keeps no such text.", "`path` is a key of its `body.blobs`.")
-    return HttpResponse(blob.content, content_type="text/plain; charset=utf-8")
+    return HttpResponse(archive.text_of(blob), content_type="text/plain; charset=utf-8")
+
+
+def _page_of_archive(
+    run: Run, after: int | None, before: int | None, limit: int
+) -> tuple[list[Event], bool]:
+    """Return a page of events of a run whose trace is archived, and whether there are more."""
+    events = list(archive.events_of(run))
+    if after is not None:
+        found = [event for event in events if event.seq > after]
+        return found[:limit], len(found) > limit
+    found = [event for event in events if before is None or event.seq < before]
+    return found[-limit:], len(found) > limit
 
 
 def _check_names(request: HttpRequest, filters: RunFilters) -> None:
@@ -159,7 +175,8 @@ def _check_names(request: HttpRequest, filters: RunFilters) -> None:
 
 
 def visible_run(request: HttpRequest, run_id: str) -> Run:
-    run = Run.objects.visible_to(request.user).with_names().filter(pk=run_id).first()
+    visible = Run.objects.visible_to(request.user).with_names().select_related("archive")
+    run = visible.filter(pk=run_id).first()
     if run is None:
         raise NotFound(f"There is no run {run_id!r} that you may see.", "See GET /api/v1/runs.")
     return run

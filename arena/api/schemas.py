@@ -216,12 +216,19 @@ class NoteOut(Schema):
 
 class RunDetail(RunStarted):
     continued_by: str | None = Field(description="The run that continues this one.")
+    archived_at: datetime | None = Field(
+        description="When its trace left the database; its events are read as before, slower."
+    )
     notes: list[NoteOut] = Field(description="Marks of staff on the run and its events.")
     submissions: list[SubmissionOut]
 
     @staticmethod
     def resolve_notes(run: Run) -> list[Note]:
         return list(run.notes.of_staff().select_related("author"))
+
+    @staticmethod
+    def resolve_archived_at(run: Run) -> datetime | None:
+        return run.archive.archived_at if hasattr(run, "archive") else None
 
     @staticmethod
     def resolve_continued_by(run: Run) -> str | None:

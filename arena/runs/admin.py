@@ -14,6 +14,7 @@ from arena.admin import ReadOnlyAdmin
 from arena.errors import UserError
 from arena.runs import services
 from arena.runs.models import (
+    ArchivedTrace,
     Blob,
     Evaluation,
     Event,
@@ -129,6 +130,14 @@ class EventAdmin(ReadOnlyAdmin):
 class BlobAdmin(ReadOnlyAdmin):
     list_display = ["sha256", "size"]
     search_fields = ["sha256"]
+
+
+@admin.register(ArchivedTrace)
+class ArchivedTraceAdmin(ReadOnlyAdmin):
+    page_of = "run"
+    list_display = ["run", "last_seq", "size", "sha256", "archived_at"]
+    search_fields = ["run__id", "run__task_version__task__operator__slug", "sha256"]
+    date_hierarchy = "archived_at"
 
 
 @admin.register(Standing)

@@ -23,6 +23,7 @@ from arena.catalog.models import (
     quarantine_has_reason,
 )
 from arena.leases import Leased, Retried
+from arena.runs.archived import ArchivedTrace as ArchivedTrace  # a model of this application
 from arena.runs.querysets import EvaluationQuerySet, MeasurementQuerySet, RunQuerySet
 from arena.runs.scores import Scores
 from arena.runs.states import (
@@ -37,7 +38,7 @@ from arena.runs.states import (
     Split,
     Visibility,
 )
-from arena.runs.traffic import TrafficPart as TrafficPart  # a model of this application
+from arena.runs.traffic import TrafficPart as TrafficPart  # and so is this
 
 ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32
 
@@ -394,7 +395,10 @@ class Event(models.Model):
 
 
 class Blob(models.Model):
-    """A text too long for an event, which keeps its head and tail; keyed by its SHA-256."""
+    """A text too long for an event, which keeps its head and tail; keyed by its SHA-256.
+
+    The content is empty once it lies in the store: `arena.runs.trace.archive` reads either.
+    """
 
     sha256 = models.CharField(primary_key=True, max_length=64)
     size = models.PositiveBigIntegerField()

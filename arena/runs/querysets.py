@@ -110,7 +110,7 @@ class RunQuerySet(LeasedQuerySet["Run"]):
         return self.filter(agent__adapter=EXTERNAL)
 
     def continuable(self) -> Self:
-        """Return the broken runs whose place no other run has taken since.
+        """Return the broken runs with a trace here whose place no other run has taken since.
 
         The place of a run in an experiment is its task, agent, hardware and repeat.
         """
@@ -125,7 +125,7 @@ class RunQuerySet(LeasedQuerySet["Run"]):
         broken = (
             self.of_agents()
             .exclude(agent__adapter=EXTERNAL)
-            .filter(status=RunStatus.BROKEN, imported_at=None, continued_by=None)
+            .filter(status=RunStatus.BROKEN, imported_at=None, continued_by=None, archive=None)
         )
         return broken.exclude(models.Exists(newer))
 

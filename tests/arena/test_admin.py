@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 from django.apps import apps
 from django.contrib import admin
@@ -28,7 +30,8 @@ from arena.curation.models import Check, CheckStep, Draft, Review
 from arena.curation.rejudging_filters import Filters
 from arena.leaderboard.models import Composition
 from arena.notes.models import Hit, Note, Scan
-from arena.runs.models import Blob, Experiment, ImportedFile, Run, Submission
+from arena.runs.models import ArchivedTrace, Blob, Experiment, ImportedFile, Run, Submission
+from arena.runs.spending import spending
 from arena.runs.traffic import add_part
 from tests.arena.factories import finished, hide
 from tests.arena.published import kernel_line, load_claims, load_verdicts, verdict_line
@@ -77,6 +80,9 @@ def rows(root, start, bob, tmp_path) -> None:
     Device.objects.create(key="relu", hardware=run.hardware)
     TaskFolder.objects.create(operator="relu", content_hash="c" * 64, files={})
     Blob.objects.create(sha256="d" * 64, size=1, content="x")
+    ArchivedTrace.objects.create(
+        run=run, sha256="d" * 64, size=1, last_seq=1, spent=asdict(spending(run.pk))
+    )
     ImportedFile.objects.create(sha256="e" * 64, name="results.jsonl")
     draft = drafts.create_from_form(root, "vector_sum", "Vector sum")
     check = Check.objects.create(draft=draft, content_hash="f" * 64, hardware=run.hardware)

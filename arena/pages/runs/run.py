@@ -40,7 +40,9 @@ def run(request: HttpRequest, run_id: str) -> HttpResponse:
     context = _summary(request, shown) | {"tab": tab, "tabs": TABS.items()}
     context["template"] = f"runs/tabs/{tab}.html"
     context["lanes_later"] = shown.last_seq > EVENTS_OF_LANES
-    if tab == "trace":
+    if tab == "trace" and hasattr(shown, "archive"):
+        context["template"] = "runs/tabs/archived.html"
+    elif tab == "trace":
         context |= _stream(request, shown)
     if "at" in request.GET:
         context["outline"] = outline(shown.events.all(), _number(request, "at"))
@@ -140,6 +142,8 @@ def event(request: HttpRequest, run_id: str, seq: int) -> HttpResponse:
     """Show one event whole, with the result of a call, and as it is stored."""
     shown = run_of(request, run_id)
     found = inspect(shown.events.all(), shown.pk, seq)
+    if found is None and hasattr(shown, "archive"):
+        return redirect(f"{shown.get_absolute_url()}?tab=trace")
     if found is None:
         raise Http404
     entry = found.entry

@@ -24,6 +24,7 @@ from arena.runs.scoring.answered import answered_by
 from arena.runs.spending import spending
 from arena.runs.states import Scope
 from arena.runs.trace import timeline
+from arena.runs.trace.archive import spent_by
 from arena.runs.trace.outline import outline
 from arena.runs.trace.sifting import counts
 from arena.runs.trace.waterfall import waterfall
@@ -42,7 +43,8 @@ PUBLIC_GATES = tuple(name for name in GATES if name != GateName.GENERALIZATION)
 
 def shown_runs(viewer: Viewer) -> QuerySet[Run]:
     """Return the runs that a viewer can see, with what their pages name."""
-    return Run.objects.visible_to(viewer).with_names().select_related("experiment", "final")
+    visible = Run.objects.visible_to(viewer).with_names()
+    return visible.select_related("experiment", "final", "archive")
 
 
 def parts_of(run: Run) -> dict[str, str]:
@@ -80,12 +82,19 @@ def summary_of(run: Run, past: Past | None = None) -> dict[str, Any]:
         "counts": SimpleLazyObject(lambda: counts(events)),
         "compiled": SimpleLazyObject(lambda: compiled(events)),
         "profiles": SimpleLazyObject(lambda: profiles(events)),
-        "spent": spending(run.pk, past.upto if past else None),
-        "answered": answered_by(run.pk, run.agent),
+        **_of_calls(run, past),
         "sources": SimpleLazyObject(lambda: sources(final.files) if final else []),
         **({} if past else _judged_again(run)),
         **verdict_of(run, judged_round.evaluation if judged_round else None, past),
     }
+
+
+def _of_calls(run: Run, past: Past | None) -> dict[str, Any]:
+    """Return what a run's calls of models cost, and who answered."""
+    if archived := getattr(run, "archive", None):
+        return {"spent": spent_by(archived), "answered": run.answered_by}
+    spent = spending(run.pk, past.upto if past else None)
+    return {"spent": spent, "answered": answered_by(run.pk, run.agent)}
 
 
 def _judged_again(run: Run) -> dict[str, Any]:

@@ -112,4 +112,6 @@ def _obstacle(run: Run) -> str:
         return f"it is {run.get_status_display().lower()}"
     if run.imported_at is not None:
         return "it ran on another machine"
+    if hasattr(run, "archive"):
+        return "its trace is archived"
     return "another run has taken its place"

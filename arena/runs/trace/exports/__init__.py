@@ -6,15 +6,17 @@ the client, which reads it in parts.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from arena.errors import TooLarge
+from arena.errors import Conflict, TooLarge
 from arena.runs.models import Run
+from arena.runs.trace import archive
 from arena.runs.trace.exports import atif, documents
 
 MAX_EVENTS = 10_000
+ARCHIVED = "jsonl"
+"""The form in which a trace is archived, and the only one that it is read in from there."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +28,8 @@ class Format:
     texts: Callable[[Run], Iterator[str]]
 
 
-def json_lines(run: Run) -> Iterator[str]:
-    """Yield each event of a run as the API sends it, one a line."""
-    for event in run.events.order_by("seq").iterator():
-        yield json.dumps(event.envelope()) + "\n"
-
-
 FORMATS = {
-    "jsonl": Format("JSON lines", "application/x-ndjson", json_lines),
+    ARCHIVED: Format("JSON lines", "application/x-ndjson", archive.lines),
     "md": Format("Markdown", "text/markdown; charset=utf-8", documents.markdown),
     "html": Format("HTML", "text/html; charset=utf-8", documents.html),
     "atif.json": Format("ATIF", "application/json", atif.trajectory),
@@ -42,7 +38,9 @@ FORMATS = {
 
 
 def export(run: Run, form: str) -> str:
-    """Return the file of a trace in one of FORMATS. Raises: TooLarge."""
+    """Return the file of a trace in one of FORMATS. Raises: TooLarge, Conflict."""
+    if form != ARCHIVED and hasattr(run, "archive"):
+        raise Conflict("The trace of this run is archived.", "Download it as JSON lines.")
     if run.last_seq > MAX_EVENTS:
         raise TooLarge(
             f"The trace has {run.last_seq} events, and a download at most {MAX_EVENTS}.",

@@ -1,0 +1,59 @@
+"""Texts outside the database, in files or an S3-compatible store, keyed by their SHA-256.
+
+A text is written once and read back before it counts as stored, so that the database can forget it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import lzma
+import os
+
+from django.core.files.base import ContentFile
+from django.core.files.storage import Storage, storages
+
+NAME = "texts"
+"""The store among Django's STORAGES."""
+
+
+class Damaged(Exception):
+    """Raised for a stored text whose hash is another than its key."""
+
+
+def put(text: str) -> str:
+    """Store a text, and return its key once it can be read back. Raises OSError, Damaged."""
+    data = text.encode()
+    key = hashlib.sha256(data).hexdigest()
+    with contextlib.suppress(FileNotFoundError, Damaged):
+        if get(key) == text:
+            return key
+    place, name = _store(), _name(key)
+    place.delete(name)  # what a stop in the middle has left; nothing otherwise
+    place.save(name, ContentFile(lzma.compress(data)))
+    with place.open(name, "rb") as file, contextlib.suppress(OSError):  # a remote one has no number
+        os.fsync(file.fileno())
+    if get(key) != text:
+        raise Damaged(f"{key} was stored and is not there.")
+    return key
+
+
+def get(key: str) -> str:
+    """Return the text of a key. Raises FileNotFoundError; Damaged if it is another."""
+    with _store().open(_name(key), "rb") as file:
+        packed = file.read()
+    try:
+        data = lzma.decompress(packed)
+    except (lzma.LZMAError, EOFError) as error:
+        raise Damaged(f"{key} is no whole file: {error}.") from error
+    if hashlib.sha256(data).hexdigest() != key:
+        raise Damaged(f"{key} holds another text.")
+    return data.decode()
+
+
+def _store() -> Storage:
+    return storages[NAME]
+
+
+def _name(key: str) -> str:
+    return f"{key[:2]}/{key}.xz"
