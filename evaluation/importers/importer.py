@@ -25,6 +25,8 @@ from evaluation.sandbox.features import isolation_features
 
 VERSION = 3
 """Version of the conversion; a new one converts unchanged problems again."""
+VERSION_OF_REFUSALS = 4
+"""Version of what is refused; a new one tries refused problems again."""
 GROUP = 3
 """Problems that are converted in one sandbox."""
 PROBLEM, CASES = "problem", "cases"
@@ -202,7 +204,7 @@ class _Refusals:
         self._path, self._lock = path, Lock()
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-            self._known = dict(found["refused"]) if found["version"] == VERSION else {}
+            self._known = dict(found["refused"]) if found["version"] == VERSION_OF_REFUSALS else {}
         except (OSError, ValueError, KeyError, TypeError):
             self._known = {}
 
@@ -219,7 +221,7 @@ class _Refusals:
             return
         with self._lock:
             self._known[problem.name] = {"sha256": files.sha256, "reason": str(refused)}
-            kept = {"version": VERSION, "refused": self._known}
+            kept = {"version": VERSION_OF_REFUSALS, "refused": self._known}
             _write_text(self._path, json.dumps(kept, indent=1, sort_keys=True) + "\n")
 
 

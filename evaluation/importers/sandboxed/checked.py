@@ -18,7 +18,7 @@ from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
 from evaluation.importers.sandboxed.observation import Unsupported
 from evaluation.importers.sandboxed.written import Written
-from evaluation.kinds.kernel.admission.fit import fit, small_cases, write
+from evaluation.kinds.kernel.admission.fit import MIN_BFLOAT16, fit, small_cases, write
 from evaluation.tasks.domain import FAMILIES, dtype_of, shape_of
 from evaluation.tasks.input_families import torch_dtype
 from evaluation.tasks.operation_count import counted_cost
@@ -28,7 +28,7 @@ from evaluation.tasks.spec import load_operator
 from evaluation.types import Split
 
 CASE_MB = (24, 12, 6, 3, 2, 1)
-MORE_MB = (48, 96, 192)
+MORE_MB = (48, 96, 192, 384, 768)
 """Tried in order where the weights of a model leave no room for its smallest inputs."""
 MAX_OPERATIONS = 4e8
 """Operations of the largest case on a CPU."""
@@ -255,10 +255,20 @@ class Checker:
             if not (reason := self._reason_of_no_fit()):
                 return
         if not self.written.uniform:
-            raise Unsupported(f"no tolerance: {reason}")
+            self._fit_coarsely()
+            return
         self._draw_as_published("normal inputs have no tolerance")
         self._keep(families)
         self._fit()
+
+    def _fit_coarsely(self) -> None:
+        """Fit the tolerance of a problem whose float32 rounds as much as inputs in bfloat16 do.
+
+        Deep networks amplify roundings so, and their suites accept it. Raises: Unsupported.
+        """
+        if again := self._reason_of_no_fit(least_bfloat16=0.0):
+            raise Unsupported(f"no tolerance: {again}")
+        self.flags.append("inputs in bfloat16 are right, too: float32 itself rounds as much")
 
     def _fits_in(self, family: str) -> bool:
         """Return whether there is a tolerance for inputs of one family beside the first."""
@@ -266,10 +276,10 @@ class Checker:
         reason = self._reason_of_no_fit()
         return not reason or not _FAMILY.search(reason)
 
-    def _reason_of_no_fit(self) -> str:
+    def _reason_of_no_fit(self, least_bfloat16: float = MIN_BFLOAT16) -> str:
         """Write the fitted tolerance; return why there is none."""
         try:
-            write(self.folder, fit(self.folder))
+            write(self.folder, fit(self.folder, least_bfloat16))
         except TaskError as error:
             return str(error).replace(f"{self.folder}/", "").partition(": ")[2]
         except OverflowError:  # of a reference in Python's own numbers

@@ -14,7 +14,10 @@ NORMAL, UNIFORM, INTEGERS = "normal", "uniform", "integers"
 
 @dataclass
 class Recording(TorchFunctionMode):
-    """A mode that notes which tensors came straight from a generator."""
+    """A mode that notes which tensors came straight from a generator.
+
+    Those of a GPU are made on the device of the mode around it.
+    """
 
     drawn: list[tuple[torch.Tensor, str, tuple[int, int]]] = field(default_factory=list)
 
@@ -24,6 +27,8 @@ class Recording(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        if str((kwargs or {}).get("device", "")).startswith("cuda"):
+            kwargs = {name: value for name, value in kwargs.items() if name != "device"}
         result = func(*args, **(kwargs or {}))
         unit = func is torch.Tensor.uniform_ and tuple(args[1:3]) in ((), (0, 1))
         if func is torch.rand or unit:

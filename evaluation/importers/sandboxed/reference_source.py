@@ -102,9 +102,9 @@ def reference_source(
         call_names=call.names,
         call_constants={n: call.others[n] for n in call.names if n not in own},
         constructor=_constructor(call, sizes),
-        device="torch.device(device)" if has_buffers else f'torch.device("{problem.device}")',
+        device=_device(problem, has_buffers),
         call=_init_call(call, ", ".join(needed)),
-        moved=".to(dtype)" if has_buffers else "",
+        moved=_moved(problem, has_buffers),
         arguments=", ".join([*general.shapes, *scalars]),
         values=", ".join(values),
         body=body,
@@ -167,6 +167,20 @@ def _in_case(text: str, names: Iterable[str]) -> str:
     for name in names:
         text = re.sub(rf"(?<![\w\"]){name}(?!\w)", f'case["{name}"]', text)
     return text
+
+
+def _device(problem: KernelBench, has_buffers: bool) -> str:
+    """Return the device on which the module is made."""
+    if has_buffers and not problem.made_on_cpu:
+        return "torch.device(device)"
+    return f'torch.device("{"cpu" if problem.made_on_cpu else problem.device}")'
+
+
+def _moved(problem: KernelBench, has_buffers: bool) -> str:
+    """Return the call that moves the module to its device and its format."""
+    if problem.made_on_cpu:
+        return ".to(device, dtype)" if has_buffers else f'.to("{problem.device}")'
+    return ".to(dtype)" if has_buffers else ""
 
 
 FLAT = '''

@@ -85,6 +85,14 @@ def test_problem_that_raises_for_normal_inputs_draws_what_its_suite_draws():
     assert list(found.flags) == ["inputs from [0, 1) only: normal inputs have no finite result"]
 
 
+def test_problem_that_rounds_as_much_as_bfloat16_is_imported_with_a_flag():
+    problems = (Problem("far", "far.py", "Far", 1, "Math"), Files(problem("x * 1e-3 + 100")))
+    found = converted(problems)["far"]
+    assert isinstance(found, Converted), str(found)
+    assert found.flags[-1].startswith("inputs in bfloat16 are right, too")
+    assert "error_of_bfloat16 = 0." in found.files["fitted.toml"]
+
+
 def test_deep_result_refuses_its_problem_alone():
     code = """import os, pathlib
     def deep():

@@ -89,6 +89,22 @@ PROBLEMS = {
         "torch.randn(batch, features), 1",
         "[0.25]",
     ),
+    "Listed": (
+        """\
+    def __init__(self, features, depth):
+        super().__init__()
+        self.factors = [x.item() for x in torch.linspace(1, 2, depth)]
+        self.linear = nn.Linear(features, features)
+        self.register_buffer("shift", torch.arange(features) / features)
+
+    def forward(self, x):
+        for factor in self.factors:
+            x = self.linear(x) * factor + self.shift
+        return x
+""",
+        "torch.rand(batch, features, device='cuda')",
+        "[features, 3]",
+    ),
     "Triangular": (
         """\
     def forward(self, A, B):
@@ -264,7 +280,7 @@ def test_changed_weights_are_found(imported: Path) -> None:
 
 
 def test_inputs_that_a_suite_makes_are_drawn_whole(imported: Path) -> None:
-    (task,) = [task_of(imported, each.name) for each in imported.glob("kb1_4_*")]
+    (task,) = [task_of(imported, each.name) for each in imported.glob("kb1_*_triangular")]
     assert [argument.structured for argument in task.operator.activations] == [True, True]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,7 @@ class KernelBench:
             raise Unsupported(f"has no class {MODEL}")
         self.sizes = self.constants.values(namespace)
         self.cases: dict[str, dict[str, object]] = namespace.get(CASES, {})
+        self.made_on_cpu = False
         self.published = self.call({})
         self.parameters = parameter_names(self.published.module, self.published.tensors)
         self.weights = frozenset(self.parameters)
@@ -85,7 +86,7 @@ class KernelBench:
                 if isinstance(given, types.GeneratorType):
                     given = next(given)
             init, named = init_arguments(namespace["get_init_inputs"]())
-            module = namespace[MODEL](*init, **named)
+            module = self._made(lambda: namespace[MODEL](*init, **named))
             prepare(module)
             signature = inspect.signature(module.forward)
             names = argument_names(signature, len(given))
@@ -99,6 +100,19 @@ class KernelBench:
         if not tensors:
             raise Unsupported("no input is a tensor")
         return Call(names, tensors, recording, others, init, named, module, result, outputs)
+
+    def _made(self, construct: Callable[[], torch.nn.Module]) -> torch.nn.Module:
+        """Return the module; one whose constructor reads numbers is made on a CPU and moved."""
+        if not self.made_on_cpu:
+            try:
+                return construct()
+            except (NotImplementedError, RuntimeError):  # `item()` of a tensor without data
+                if self.has_data:
+                    raise
+        with torch.device("cpu"):
+            module = construct()
+        self.made_on_cpu = True
+        return module.to(self.device)
 
     def observe(self, sizes: Sizes) -> Observed:
         call = self.call(sizes)

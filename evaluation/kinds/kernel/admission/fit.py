@@ -76,8 +76,10 @@ def one_thread() -> Iterator[None]:
 
 
 @one_thread()
-def fit(folder: Path) -> Fit:
+def fit(folder: Path, least_bfloat16: float = MIN_BFLOAT16) -> Fit:
     """Fit the tolerance of an operator, with random numbers that are the same each time.
+
+    Inputs in bfloat16 must make an error of `least_bfloat16` times what is allowed.
 
     Raises: TaskError where the errors cannot be told from those of a wrong implementation, or
     where `reference.py` raises.
@@ -89,7 +91,7 @@ def fit(folder: Path) -> Fit:
         return Fit({}, {}, None)
     try:
         with fixed_seeds(SEED):
-            return _fitted(folder, on_cpu, dtypes)
+            return _fitted(folder, on_cpu, dtypes, least_bfloat16)
     except TaskError:
         raise
     except Exception as error:
@@ -122,7 +124,7 @@ def constants(folder: Path, worst: Mapping[str, Worst]) -> dict[str, Tolerance]:
     return tolerance
 
 
-def _fitted(folder: Path, on_cpu: Operator, dtypes: Sequence[str]) -> Fit:
+def _fitted(folder: Path, on_cpu: Operator, dtypes: Sequence[str], least_bfloat16: float) -> Fit:
     worst = {dtype: _worst(on_cpu, dtype) for dtype in dtypes}
     tolerance = constants(folder, worst)
     bfloat16 = None
@@ -130,11 +132,11 @@ def _fitted(folder: Path, on_cpu: Operator, dtypes: Sequence[str]) -> Fit:
     floats = any(a.dtype in ("dtype", "float32") for a in on_cpu.inputs)
     if "float32" in tolerance and floats and not random:
         bfloat16 = _error_of_bfloat16(on_cpu, tolerance["float32"])
-        if bfloat16 < MIN_BFLOAT16:
+        if bfloat16 < least_bfloat16:
             raise TaskError(
                 f"{folder / 'reference.py'}: the tolerance (c1 {C1['float32']:g}, c2"
                 f" {tolerance['float32'].c2:g}) cannot tell inputs in bfloat16 from float32: they"
-                f" are {bfloat16:.3g} times the allowed error off, at least {MIN_BFLOAT16:g} are"
+                f" are {bfloat16:.3g} times the allowed error off, at least {least_bfloat16:g} are"
                 " needed. Change `range` or `scale` of the inputs so that the result depends on"
                 " them, or define `magnitude` and `reduction`"
             )
