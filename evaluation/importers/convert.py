@@ -21,7 +21,7 @@ from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import ResourceUsage
 from evaluation.tasks.spec import OPEN_TRACK
 
-SECONDS = 120
+SECONDS = 480
 """Processor time of one conversion."""
 MIN_SECONDS = 120.0
 """Time of a sandbox beside that of the conversions in it."""
@@ -101,7 +101,7 @@ def run(
     problems: Sequence[tuple[Problem, Files]], suite: Suite, seconds: int
 ) -> dict[str, Converted | Refused]:
     """Run the code of problems in one sandbox, and return what it wrote, checked, by name."""
-    about = {"form": suite.form, "suite": suite.slug}
+    about = {"form": suite.form, "suite": suite.slug, "precision": suite.precision}
     asked = [{**asdict(problem), **about, "files": asdict(files)} for problem, files in problems]
     with untrusted_files.scratch() as folder:
         requests, work = folder / "requests.json", folder / "work"

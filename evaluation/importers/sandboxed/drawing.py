@@ -23,6 +23,9 @@ class _Drawn(ast.NodeTransformer):
                 return self._call("normal", self._shape(node))
             case "torch.randn_like":
                 return self._call("normal", ast.Attribute(node.args[0], "shape", ast.Load()))
+            case "torch.rand_like":
+                like = ast.Attribute(node.args[0], "shape", ast.Load())
+                return self._call("uniform", like, ast.Constant(0.0), ast.Constant(1.0))
             case "torch.randint":
                 return self._integers(node)
             case "torch.randperm":

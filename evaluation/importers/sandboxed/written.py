@@ -18,7 +18,7 @@ from evaluation.importers.sandboxed.generalise import General
 from evaluation.importers.sandboxed.observation import Unsupported
 from evaluation.importers.sandboxed.recording import INTEGERS, UNIFORM
 from evaluation.importers.sandboxed.reference_source import reference_source, weight_description
-from evaluation.tasks.operator import IEEE, TF32
+from evaluation.tasks.operator import IEEE
 
 DTYPES = {torch.float32: "float32", torch.int64: "int64", torch.int32: "int32", torch.bool: "bool"}
 DTYPES |= {torch.int8: "int8", torch.uint8: "uint8", torch.int16: "int16"}
@@ -147,9 +147,8 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
         gpu_domain=gpu_domain,
         has_data=problem.has_data,
         has_infinities=problem.has_data and _INFINITY.search(source) is not None,
-        # KernelBench compares with an error that TensorFloat-32 has.
         case=asked.get("case", "published"),
-        precision=TF32 if asked["form"] == "kernelbench" and dtype == "float32" else IEEE,
+        precision=asked["precision"] if dtype == "float32" else IEEE,
     )
 
 

@@ -42,6 +42,8 @@ class Suite:
     """Returns the part of a file that the judge runs, without the suite's tests."""
     unused: Callable[[Checkout], Sequence[str]] = lambda _: ()
     """Returns the files of a checkout that look like a problem's and have no effect."""
+    precision: str = "ieee"
+    """The rule by which its problems in float32 are judged."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Categories that are refused, with the reason."""
 

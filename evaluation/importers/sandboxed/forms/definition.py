@@ -1,8 +1,9 @@
-"""UNTRUSTED: definitions of FlashInfer-Bench: axes, tensors and a reference, in JSON.
+"""UNTRUSTED: definitions of FlashInfer-Bench and SOL-ExecBench: axes, tensors and a reference.
 
 The largest workload whose reference takes a moment becomes a problem of KernelBench's form. All
 axes are constants of the file; those that the reference asserts do not vary. Offsets and indices
-are drawn by rule, because the values of a data set are not there.
+are drawn by rule, because the values of a data set are not there. Inputs that a workload calls
+custom come from the definition's own function.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import torch
 
 from evaluation.importers.files import Files
 from evaluation.importers.sandboxed.forms.kernelbench import KernelBench, identifier
+from evaluation.importers.sandboxed.forms.own_inputs import OwnInputs
 from evaluation.importers.sandboxed.forms.problem_text import ProblemText
 from evaluation.importers.sandboxed.observation import Unsupported
 
 DEVICES = ("meta", "cpu")
 """Devices on which a problem is observed, in order: a reference may read its inputs."""
-RUN = "run"
+RUN, ENTRY = "run", "custom_inputs_entrypoint"
 SIZE = 128
 """Size of an axis that no workload gives."""
 SCALAR = 0.125
@@ -95,6 +97,8 @@ class _Definition:
         if unknown := [name for name in taken if name not in found["inputs"]]:
             raise Unsupported(f"{RUN}() takes {unknown[0]}, which is no input")
         self._inputs = {name: found["inputs"][name] for name in taken}
+        entry = functions.get(str(found.get(ENTRY) or ""))
+        self._own = OwnInputs(entry, found["axes"]) if entry else None
         constraints = [str(text).strip() for text in found.get("constraints") or ()]
         sums = [m.groups() for t in constraints if (m := _SUM.fullmatch(t))]
         self._totals = {m[2]: m[1] for t in constraints if (m := _TOTAL.fullmatch(t))}
@@ -137,7 +141,7 @@ class _Definition:
             cases=cases,
             inputs=[
                 *(f"{name} = {text}" for name, text in self._ordered()),
-                f"return [{', '.join(given)}]",
+                *(self._own.lines(given) if self._own else [f"return [{', '.join(given)}]"]),
             ],
             init_inputs=["return []"],
         )
@@ -156,6 +160,10 @@ class _Definition:
 
     def _drawn(self, name: str, source: Mapping[str, Any], axes: Mapping[str, object]) -> str:
         """Return the expression of an input. Raises Unsupported."""
+        if (kind := source.get("type")) == "custom":
+            if not self._own:
+                raise Unsupported(f"no function of the definition makes {name}")
+            return self._own.expression(name)
         tensor = self._inputs[name]
         dtype = getattr(torch, tensor["dtype"], None)
         if not isinstance(dtype, torch.dtype):
@@ -165,9 +173,11 @@ class _Definition:
             if value is None:
                 raise Unsupported(f"no workload gives {name}")
             return repr(value)
-        shape = f"({', '.join(tensor['shape'])},)"
+        shape = f"({', '.join(map(str, tensor['shape']))},)"
         if dtype.is_floating_point:
             return f"torch.randn({shape}, dtype={dtype})"
+        if kind == "random" and dtype is torch.bool:
+            return f"torch.rand({shape}) < 0.5"
         if name.endswith("indptr"):
             return self._offsets(name, tensor["shape"][0], dtype)
         bounds = [axis for axis in axes if axis == "num_pages"]
