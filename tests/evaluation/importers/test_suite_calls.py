@@ -6,28 +6,25 @@ last test does the same with all of KernelBench where IMPORTED names a folder of
 
 from __future__ import annotations
 
+import json
 import os
-import re
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 import torch
 
+from benchmarks import own_references
+from benchmarks.own_references import largest_error, own_module
 from evaluation.bench.memory.ring import BufferRing
-from evaluation.bench.memory.verify import compare_launch
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_process import TaskProcess
-from evaluation.code.languages import languages
 from evaluation.errors import SubmissionError
 from evaluation.importers.checkout import Checkout
-from evaluation.importers.importer import import_suite
+from evaluation.importers.importer import CACHE, import_suite
 from evaluation.importers.suites import suites
 from evaluation.kinds.kernel.load import load_task
 from evaluation.kinds.kernel.workload import OperatorWorkload
-from evaluation.sandboxed.kernels import loader
-from evaluation.sandboxed.kernels.torch import TorchKernel
 from evaluation.tasks.loaded_code import LoadedCode
 from evaluation.tasks.reference import CPU, Reference
 from evaluation.tasks.spec import Task
@@ -182,41 +179,9 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return into / suite.slug
 
 
-def largest_error(task: Task, source: str, folder: Path) -> float:
+def error_of(task: Task, source: str, folder: Path) -> float:
     """Return the largest error of a source on the first case, as a share of the allowed error."""
-    language = languages()["torch"]
-    language.check({task.target_file: source}, task)
-    folder.mkdir()
-    (folder / task.target_file).write_text(source)
-    kernel = loader("torch").load(folder, task.operator.name)
-    assert isinstance(kernel, TorchKernel)
-    with BufferRing(OperatorWorkload(task.operator, task.checked_cases()[0]), slots=2) as ring:
-        kernel.suite_call = ring.workload.reference.suite_call
-        shared = ring.weights.slot(0) if ring.weights else {}
-        slots = [
-            {**ring.workload.values, **ring.inputs.slot(n), **ring.outputs.slot(n), **shared}
-            for n in range(2)
-        ]
-        launch = kernel.bind(task.operator.arguments, slots)
-        given = [ring.workload.reference.draw() for _ in slots]
-        ring.write(given)
-        launch(0, 2)
-        ring.check_written(given, "here")
-        worst = max(
-            compare_launch(
-                ring.workload.reference, given[n], ring.outputs.slot(n), ring.secret, "here"
-            )
-            for n in range(2)
-        )
-        ring.refill(0, 2)
-        launch(0, 2)
-        ring.verify(0, 2, sample=2, where="a window")
-        return worst
-
-
-def own_module(root: Path, name: str) -> str:
-    """Return a problem's own source with its module renamed."""
-    return re.sub(r"\bModel\b", "ModelNew", (root / name / "problem.py").read_text())
+    return largest_error(task, source, folder, task.checked_cases()[0])
 
 
 def task_of(root: Path, name: str) -> Task:
@@ -226,28 +191,28 @@ def task_of(root: Path, name: str) -> Task:
 @pytest.mark.parametrize("number", range(1, len(PROBLEMS) + 1))
 def test_own_module_of_a_problem_is_right(imported: Path, number: int, tmp_path: Path) -> None:
     name = next(each.name for each in imported.glob(f"kb1_{number}_*"))
-    source = own_module(imported, name)
-    assert largest_error(task_of(imported, name), source, tmp_path / "candidate") <= 1
+    source = own_module(imported / name)
+    assert error_of(task_of(imported, name), source, tmp_path / "candidate") <= 1
 
 
 @pytest.mark.parametrize("source", [OTHER_NAMES, OTHER_ORDER, IN_HALF, A_FUNCTION])
 def test_weights_are_bound_by_seed_by_name_and_as_arguments(
     imported: Path, source: str, tmp_path: Path
 ) -> None:
-    assert largest_error(task_of(imported, LINEAR), source, tmp_path / "candidate") <= 1
+    assert error_of(task_of(imported, LINEAR), source, tmp_path / "candidate") <= 1
 
 
 def test_class_called_model_is_an_implementation_where_there_is_no_other(
     imported: Path, tmp_path: Path
 ) -> None:
     source = (imported / LINEAR / "problem.py").read_text()
-    assert largest_error(task_of(imported, LINEAR), source, tmp_path / "candidate") <= 1
+    assert error_of(task_of(imported, LINEAR), source, tmp_path / "candidate") <= 1
 
 
 def test_weights_of_another_seed_are_wrong(imported: Path, tmp_path: Path) -> None:
     source = OTHER_NAMES.replace("made =", "torch.manual_seed(5)\n        made =")
     with pytest.raises(SubmissionError) as raised:
-        largest_error(task_of(imported, LINEAR), source, tmp_path / "candidate")
+        error_of(task_of(imported, LINEAR), source, tmp_path / "candidate")
     assert raised.value.reason is Reason.WRONG_VALUES
 
 
@@ -317,22 +282,28 @@ def test_process_for_task_code_has_the_weights_and_the_call_that_the_code_has_he
         assert with_cut_operands.mean() > 10 * sizes.mean()
 
 
-def all_imported() -> Iterator[Path]:
-    """Yield the folders of imported problems of KernelBench, if there are any."""
-    root = Path(os.environ.get(IMPORTED, "/nonexistent"))
-    for suite in ("kernelbench", "kernelbench-v0"):
-        yield from sorted(path.parent for path in (root / suite).glob("*/task.toml"))
-
-
 @pytest.mark.skipif(not os.environ.get(IMPORTED), reason=f"{IMPORTED} names no imported suites")
 def test_own_module_of_every_problem_of_kernelbench_is_right(tmp_path: Path) -> None:
-    wrong = {}
-    folders = list(all_imported())
-    assert folders, f"{IMPORTED} has no problems of KernelBench"
-    for folder in folders:
-        root, name = folder.parent, folder.name
-        try:
-            assert largest_error(task_of(root, name), own_module(root, name), tmp_path / name) <= 1
-        except Exception as error:  # all failures are listed at the end
-            wrong[name] = f"{type(error).__name__}: {error}"
-    assert not wrong
+    output = tmp_path / "own.json"
+    own_references.main(["--imported", os.environ[IMPORTED], "--output", str(output)])
+    found = json.loads(output.read_text())["problems"]
+    failed = {n: each for n, each in found.items() if each["status"] == own_references.FAILED}
+    assert found and not failed
+
+
+def test_own_modules_are_tried_in_processes_of_their_own(imported: Path, tmp_path: Path) -> None:
+    output = tmp_path / "own.json"
+    arguments = ["--imported", str(imported.parent), "--output", str(output)]
+    assert own_references.main([*arguments, "kb1_1_*"]) == 0
+    assert own_references.main([*arguments, "kb1_2_*"]) == 0
+    data = json.loads(output.read_text())
+    assert data["counts"] == {"kernelbench level 1": {"passed": 2}}
+    assert [each["status"] for each in data["problems"].values()] == ["passed", "passed"]
+
+
+def test_problems_that_were_not_imported_are_listed_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "kernelbench").mkdir()
+    refused = {"kb3_4_net": {"reason": "random", "sha256": "0"}}
+    (tmp_path / "kernelbench" / CACHE).write_text(json.dumps({"refused": refused, "version": 0}))
+    assert own_references.refused(tmp_path) == {"kb3_4_net": "random"}
+    assert own_references.main(["--imported", str(tmp_path), "--output", str(tmp_path / "o")]) == 1
