@@ -25,6 +25,8 @@ from arena.published.outcomes import (
 
 RULE = re.compile(r"([a-z][a-z_ -]{0,40}): ")
 """The beginning of a message that names a rule of the judge."""
+CUDA_ADVICE = "Compile with `TORCH_USE_CUDA_DSA`"
+"""The end of a message of PyTorch about an error of CUDA, which the message names at its start."""
 
 
 class PublishedFile(models.Model):
@@ -112,6 +114,13 @@ class PublishedKernel(models.Model):
         """Return the reason of its verdict; of a forbidden kernel the rule that it breaks."""
         rule = RULE.match(self.message) if self.status == Status.FORBIDDEN else None
         return rule[1] if rule else self.reason
+
+    @property
+    def shown_message(self) -> str:
+        """Return the message of its verdict; earlier judges kept advice in the place of errors."""
+        if not self.message.startswith(CUDA_ADVICE):
+            return self.message
+        return "A CUDA error in a launch or a copy. This judge kept no more of its text."
 
     @property
     def is_judged(self) -> bool:

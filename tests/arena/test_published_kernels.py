@@ -49,6 +49,12 @@ def test_outcome_of_a_passed_kernel_compares_the_upper_end_with_the_claim(
     assert outcome_of("passed", claimed, speedup, high) == outcome
 
 
+def test_advice_of_cuda_is_shown_as_the_error_that_it_stands_for() -> None:
+    advice = "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."
+    assert PublishedKernel(message=advice).shown_message.startswith("A CUDA error")
+    assert PublishedKernel(message="ended by SIGSEGV").shown_message == "ended by SIGSEGV"
+
+
 def test_each_status_and_outcome_has_a_class() -> None:
     found = {outcome_of(status, 2.0, 1.0, 3.0) for status in Status}
     assert found == set(Outcome) - {Outcome.SMALLER, Outcome.SLOWER, Outcome.RIGHT}

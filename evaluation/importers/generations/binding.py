@@ -7,6 +7,7 @@ inputs of the problem.
 from __future__ import annotations
 
 import ast
+import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -38,6 +39,12 @@ class Arity:
 
     least: int
     most: float
+
+    def __str__(self) -> str:
+        least = f"{self.least}"
+        if math.isinf(self.most):
+            return f"{least} or more"
+        return least if self.most == self.least else f"{least} to {self.most:g}"
 
     def takes(self, count: int) -> bool:
         return self.least <= count <= self.most
@@ -96,7 +103,7 @@ def _called(tree: ast.Module, task: Task) -> Binding:
     for method, count in zip((_CONSTRUCTOR, _CALL), problem, strict=True):
         arity = _arity(classes, name, method)
         if count is not None and arity and not arity.takes(count):
-            message = f"{name}.{method} takes {arity.least} to {arity.most} arguments, not {count}"
+            message = f"{name}.{method} takes {arity} arguments, not {count}"
             return Binding(f"{method} takes other arguments", message)
     return Binding()
 

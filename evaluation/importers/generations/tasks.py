@@ -58,7 +58,7 @@ class Suites:
             return f"the suite {generation.suite} is not imported"
         place = generation.level, generation.problem
         if place in suite.refused:
-            return f"the problem was not imported: it {suite.refused[place]}"
+            return f"the problem was not imported: {suite.refused[place]}"
         return "level 4 is not imported" if place[0] > 3 else "the problem was not imported"
 
 

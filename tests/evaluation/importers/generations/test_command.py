@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -81,6 +82,13 @@ def test_dry_run_counts_what_can_be_judged(
         "UNSUPPORTED": 1,
     }
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "text"), [(2, 2, "2"), (2, 3, "2 to 3"), (1, math.inf, "1 or more")]
+)
+def test_numbers_of_arguments_are_said_once(least: int, most: float, text: str) -> None:
+    assert str(binding.Arity(least, most)) == text
 
 
 def test_nothing_chosen_and_no_suites_are_refused(
