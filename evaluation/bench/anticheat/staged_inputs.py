@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -58,14 +58,10 @@ def check(
     first = secrets.randbelow(launches - count + 1) * secrets.randbelow(2)
     inputs = [ring.inputs.row(first + number) for number in range(count)]
     with stage_of(memory, layout, count) as stage:
-        rows = stage.layout.rows(stage.bytes)
         ring.refill(first, count)
-        torch.stack(inputs, out=rows)
-        for number, row in enumerate(inputs):
-            part = secret_slice(layout.stride)
-            row[part] = rows[(number + 1) % count, part]
+        move(inputs, stage)
         prefetch = None
-        if rows.is_cuda:
+        if stage.bytes.is_cuda:
             if torch.version.cuda:
                 prefetch = PrefetchCheck(ring.inputs, range(first, first + count), launches)
             torch.cuda.synchronize()
@@ -86,6 +82,18 @@ def stage_of(memory: HostMemory | DeviceMemory, layout: Layout, count: int) -> I
         yield stage
     finally:
         stage.close()
+
+
+def move(inputs: Sequence[torch.Tensor], stage: Region) -> None:
+    """Move the inputs of launches (each uint8, shape [stride]) to a stage, in order.
+
+    A secret part of the next launch's stands in their place until a launch has copied its own.
+    """
+    rows = stage.layout.rows(stage.bytes)
+    torch.stack(list(inputs), out=rows)
+    for number, row in enumerate(inputs):
+        part = secret_slice(len(row))
+        row[part] = rows[(number + 1) % len(rows), part]
 
 
 def checked_launches(count: int, check_seconds: float | None) -> list[int]:

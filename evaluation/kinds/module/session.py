@@ -15,7 +15,6 @@ from torch import nn
 
 from evaluation.bench.memory.cuda_ipc import DeviceMemory
 from evaluation.bench.memory.host import HostMemory, HostRegion
-from evaluation.bench.memory.input_slices import secret_slice
 from evaluation.bench.memory.layout import Layout, TensorSpec
 from evaluation.bench.memory.poison import poison, unwritten
 from evaluation.bench.memory.region import Region
@@ -51,7 +50,8 @@ class Built:
 class PhaseMemory:
     """Shared memory of one phase: fresh inputs, and outputs that are poisoned before each launch.
 
-    Rows lie in a random order, so that no strided view spans launches.
+    Rows lie in a random order, so that no strided view spans launches. It is no `BufferRing`, which
+    draws its inputs from a pool and checks each output by a tolerance: neither goes for a model.
     """
 
     late = late_whole = True
@@ -71,7 +71,7 @@ class PhaseMemory:
         self.values = dict(values)
         self.secret = secrets.randbits(16) | 1
         self._written: dict[int, dict[str, torch.Tensor]] = {}
-        self._memory = memory
+        self.memory = memory
 
     @property
     def regions(self) -> tuple[Region, Region]:
@@ -114,23 +114,6 @@ class PhaseMemory:
                 if bool(unwritten(output, self.secret).any()):
                     raise SubmissionError(Reason.STALE_OUTPUT, f"{where}: {name} was not written")
         return {name: output.clone() for name, output in self.outputs.slot(slot).items()}
-
-    def stage(self, count: int) -> Region:
-        """Move the inputs of the first `count` slots to a region of their own.
-
-        A secret part of the next slot's stands in their place until a launch has copied them.
-        """
-        layout = self.inputs.layout
-        stage = self._memory.region("stage", dataclasses.replace(layout, slots=count, seed=0))
-        rows = [self.inputs.row(slot) for slot in range(count)]
-        staged = stage.layout.rows(stage.bytes)
-        torch.stack(rows, out=staged)
-        for slot, row in enumerate(rows):
-            part = secret_slice(layout.stride)
-            row[part] = staged[(slot + 1) % count, part]
-        if staged.is_cuda:
-            torch.cuda.synchronize(staged.device)
-        return stage
 
     def read_all(self, slot: int, where: str, launches: int = 0) -> list[dict[str, torch.Tensor]]:
         """Return the outputs of every rank, here of one. Raises as `read`."""

@@ -1,4 +1,9 @@
-"""Windows of a live model: one launch on fresh secret inputs, timed by the judge and checked."""
+"""Windows of a live model: one launch on fresh secret inputs, timed by the judge and checked.
+
+They are apart from the windows of `bench.turns`: a decode has an untimed prefill between its inputs
+and its noise, and errors are ratios over many windows, by models of the judge's own. One window for
+both would need more code than the two have.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ from functools import partial
 
 import torch
 
+from evaluation.bench.anticheat import staged_inputs
 from evaluation.bench.anticheat.late_inputs import LateInputs
 from evaluation.bench.anticheat.staged_inputs import ARRIVING
 from evaluation.bench.process.handle import no_sampling
@@ -202,19 +208,16 @@ class ModelWindows:
             return
         drawn = [self.session.draw(self.phase) for _ in range(self.launches)]
         self._write(drawn)
-        stage = memory.stage(self.launches)
-        with _attribute_failure(self):
-            try:
-                self.process.stage(stage, 0)
-                self.process.run_prepared(lambda: None)
-                where = f"{self.phase}, {self.regime}, {ARRIVING}"
-                chosen = secrets.SystemRandom().sample(
-                    range(self.launches), min(self.launches, STAGED_CHECKED)
-                )
-                for slot in chosen:
-                    self._check(drawn[slot], memory.read(slot, where), self.checked[0])
-            finally:
-                stage.close()
+        slots, where = range(self.launches), f"{self.phase}, {self.regime}, {ARRIVING}"
+        staged = staged_inputs.stage_of(memory.memory, memory.inputs.layout, self.launches)
+        with staged as stage, _attribute_failure(self):
+            staged_inputs.move([memory.inputs.row(slot) for slot in slots], stage)
+            if stage.bytes.is_cuda:
+                torch.cuda.synchronize(stage.bytes.device)
+            self.process.stage(stage, 0)
+            self.process.run_prepared(lambda: None)
+            for slot in secrets.SystemRandom().sample(slots, min(len(slots), STAGED_CHECKED)):
+                self._check(drawn[slot], memory.read(slot, where), self.checked[0])
 
     def _write(self, inputs: Sequence[Mapping[str, torch.Tensor]]) -> None:
         for slot, given in enumerate(inputs):
