@@ -37,6 +37,7 @@ from typing import IO, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks import production_warm as warm
 from benchmarks.shared import (
     ROOT,
     now,
@@ -50,7 +51,6 @@ from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU, GPU
 from evaluation.kinds.module import judge as production_judge
-from evaluation.kinds.module import warm
 from evaluation.kinds.module.architectures import Architecture, ModuleTask, architectures
 from evaluation.kinds.module.composition import Part
 from evaluation.kinds.module.description import library_source

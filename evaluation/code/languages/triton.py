@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation import device_kind
-from evaluation.code.building import nvcc, static_analysis, triton_cache
+from evaluation.code.building import nvcc, static_analysis, triton_cache, triton_output
 from evaluation.code.building.compile_jobs import MAX_ADDRESS_BYTES, PYTHON_PATHS, run_compiler
 from evaluation.code.building.host_code import HostCode
 from evaluation.code.languages import Language, Texts, TrivialSource
@@ -153,7 +153,7 @@ class Triton(Language):
         completed, milliseconds = _compile(files, task, folder, devices, calls)
         text = completed.stdout.replace(f"{folder}/", "")[-16_000:]
         results = [read_result(work / f"result.{n}") for n in range(len(targets()))]
-        triton_cache.keep(work / "cache.0", folder / triton_cache.FOLDER)
+        triton_output.keep(work / "cache.0", folder / triton_cache.FOLDER)
         untrusted_files.remove(work)
         output = CompilerOutput(_version(), ", ".join(targets()), False, milliseconds, text)
         exceeded = completed.exceeded
@@ -177,7 +177,7 @@ class Triton(Language):
         triton_cache.restore(known, kept)
         here, *_ = targets().values()
         _compile(files, task, compiling, [here], [call_of(task, case) for case in cases])
-        triton_cache.keep(kept, folder / triton_cache.FOLDER, beyond=known)
+        triton_output.keep(kept, folder / triton_cache.FOLDER, beyond=known)
         untrusted_files.remove(compiling)
 
     def judged_here(self) -> str:

@@ -25,9 +25,9 @@ from evaluation.bench.timing.clock import WindowClock
 from evaluation.device_kind import GPU, candidate_cores
 from evaluation.errors import SubmissionError
 from evaluation.kinds.module.architectures import Architecture, ModuleTask
+from evaluation.kinds.module.kept_code import KeptCode
 from evaluation.sandbox import untrusted_files
 from evaluation.sandboxed.model import models, split
-from evaluation.sandboxed.model.compiler_cache import KeptCode
 from evaluation.sandboxed.model.models import ModelData
 from evaluation.sandboxed.model.phases import LOGIT_ROWS, Regime
 from evaluation.tasks.input_families import dtype_name

@@ -1,15 +1,11 @@
-"""UNTRUSTED: code of `torch.compile`; the judge keeps that of trusted processes for all others."""
+"""UNTRUSTED: code of `torch.compile` that the judge has kept, taken over by this process."""
 
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from evaluation.sandbox import untrusted_files
 
 FOLDER = "inductor"
 """Name of Inductor's folder in the scratch folder of a process."""
@@ -17,60 +13,18 @@ HEADERS = "precompiled_headers"
 """Subfolder of what g++ made of PyTorch's headers."""
 
 
-@dataclass(frozen=True)
-class KeptCode:
-    """Folders of kept code, which candidates can read and the judge alone writes."""
-
-    code: Path
-    """Kernels and graphs of one architecture."""
-    headers: Path
-    """Precompiled headers, the same for all architectures."""
-
-    @classmethod
-    def of(cls, cache: Path, architecture: str, version: str) -> KeptCode:
-        """Return the folders of an architecture, by its hash, and of a version of PyTorch."""
-        folder = cache / "production" / FOLDER / version.replace("+", "-")
-        return cls(folder / architecture[:16], folder / HEADERS)
-
-    def create(self) -> None:
-        """Create the folders: a sandboxed process sees only what is there when it starts."""
-        for folder in (self.code, self.headers):
-            folder.mkdir(parents=True, exist_ok=True)
-            untrusted_files.make_readable(folder)
-
-    def keep(self, scratch: Path) -> None:
-        """Copy what is new in the scratch folder of a trusted process."""
-        made = scratch / FOLDER
-        _copy_new(made / HEADERS, self.headers)
-        _copy_new(made, self.code, leave_out=HEADERS)
-
-
-def _copy_new(made: Path, folder: Path, leave_out: str = "") -> None:
-    """Copy regular files. Each gets its name when it is whole, since other processes read them."""
-    for path in made.rglob("*"):
-        name = path.relative_to(made)
-        target = folder / name
-        regular = path.is_file() and not path.is_symlink() and path.suffix != ".lock"
-        if regular and name.parts[0] != leave_out and not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            partial = target.with_name(f".{secrets.token_hex(8)}")
-            shutil.copyfile(path, partial)
-            partial.replace(target)
-    untrusted_files.make_readable(folder)
-
-
 class ProcessCache:
-    """Inductor's folder of this process. UNTRUSTED: it runs beside a candidate."""
+    """Inductor's folder of this process, and the folders of kept code and kept headers."""
 
-    def __init__(self, kept: KeptCode, device: str) -> None:
+    def __init__(self, code: Path, headers: Path, device: str) -> None:
         self.folder = Path(os.environ["TMPDIR"]) / FOLDER
-        self._kept, self._device = kept, device
+        self._code, self._headers, self._device = code, headers, device
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(self.folder)
 
     def fill(self) -> None:
         """Take over kept code that is new: the baseline may have compiled since the last time."""
-        for source in self._kept.code.rglob("*"):
-            target = self.folder / source.relative_to(self._kept.code)
+        for source in self._code.rglob("*"):
+            target = self.folder / source.relative_to(self._code)
             if source.is_file() and _is_whole(source) and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, target)
@@ -96,7 +50,7 @@ class ProcessCache:
 
         headers = self.folder / HEADERS
         headers.mkdir(parents=True, exist_ok=True)
-        for source in self._kept.headers.iterdir():
+        for source in self._headers.iterdir():
             target = headers / source.name
             if _is_whole(source) and not target.exists():
                 target.symlink_to(source)

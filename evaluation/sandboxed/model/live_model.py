@@ -27,7 +27,7 @@ from evaluation.sandboxed.kernels import built_extensions
 from evaluation.sandboxed.kernels.python_file import load_module
 from evaluation.sandboxed.kernels.torch import COMPILER
 from evaluation.sandboxed.model import calls, models, split, swap
-from evaluation.sandboxed.model.compiler_cache import KeptCode, ProcessCache
+from evaluation.sandboxed.model.compiler_cache import ProcessCache
 from evaluation.sandboxed.model.models import ModelData
 from evaluation.sandboxed.model.phases import LOGIT_ROWS, MODES, Regime
 from evaluation.types import Argument, BufferSet, Launch, Reason
@@ -47,8 +47,8 @@ class LiveModel:
         self.mode = request["mode"]
         assert self.mode in MODES, f"no mode {self.mode}"
         os.environ.update(COMPILER)
-        kept = KeptCode(*map(Path, request["kept_code"]))
-        self.compiler_cache = ProcessCache(kept, self.device)
+        code, headers = map(Path, request["kept_code"])
+        self.compiler_cache = ProcessCache(code, headers, self.device)
         parts = request["parts"]
         libraries: list[type[nn.Module]] = [models.import_path(part["module"]) for part in parts]
         with swap.recorded(libraries) as made:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from evaluation import device_kind
-from evaluation.code.building import triton_cache
+from evaluation.code.building import triton_cache, triton_output
 from evaluation.code.languages import triton
 from evaluation.kinds.kernel.builds import Build, build, compile_cases
 from evaluation.kinds.kernel.gates import Trial
@@ -187,10 +187,10 @@ def test_what_is_no_file_of_a_cache_is_left_behind(tmp_path: Path) -> None:
     (left / "linked").symlink_to(left / "first")
     (left / "last" / "scale.autotune.json").write_text("equal times")
     os.mkfifo(left / "last" / "pipe.json")
-    triton_cache.keep(left, folder / "compiled")
+    triton_output.keep(left, folder / "compiled")
     kept = {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
     assert kept == {"compiled/first/kernel.cubin", "compiled/last/kernel.cubin"}
-    triton_cache.keep(tmp_path / "nothing", tmp_path / "none")
+    triton_output.keep(tmp_path / "nothing", tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
@@ -199,7 +199,7 @@ def test_entries_are_kept_whole_while_there_is_room(tmp_path: Path) -> None:
         (tmp_path / "cache" / name).mkdir(parents=True)
         for kind in ("cubin", "json"):
             (tmp_path / "cache" / name / f"kernel.{kind}").write_bytes(b"1")
-    triton_cache.keep(tmp_path / "cache", tmp_path / "compiled", max_bytes=5)
+    triton_output.keep(tmp_path / "cache", tmp_path / "compiled", max_bytes=5)
     assert sorted(path.name for path in (tmp_path / "compiled").iterdir()) == ["a", "b"]
     assert len(list((tmp_path / "compiled").glob("*/*"))) == 4
 
@@ -208,7 +208,7 @@ def test_entries_without_bytes_take_room_too(tmp_path: Path) -> None:
     for number in range(9):
         (tmp_path / "cache" / str(number)).mkdir(parents=True)
         (tmp_path / "cache" / str(number) / "kernel.json").touch()
-    triton_cache.keep(tmp_path / "cache", tmp_path / "compiled", max_files=5)
+    triton_output.keep(tmp_path / "cache", tmp_path / "compiled", max_files=5)
     assert len(list((tmp_path / "compiled").iterdir())) == 2
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.sandboxed.model.compiler_cache import FOLDER, HEADERS, KeptCode, ProcessCache
+from evaluation.kinds.module.kept_code import KeptCode
+from evaluation.sandboxed.model.compiler_cache import FOLDER, HEADERS, ProcessCache
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_kept_code_is_found_by_a_process_that_started_before(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "candidate"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # restored afterwards
-    cache = ProcessCache(kept, "cuda")
+    cache = ProcessCache(kept.code, kept.headers, "cuda")
     compiled(tmp_path / "baseline", "ab/kernel.so")
     kept.keep(tmp_path / "baseline")
     cache.fill()
@@ -62,6 +63,6 @@ def test_a_file_that_is_still_copied_is_left_alone(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # restored afterwards
     (kept.code / ".partial").write_text("co")
-    cache = ProcessCache(kept, "cuda")
+    cache = ProcessCache(kept.code, kept.headers, "cuda")
     cache.fill()
     assert not cache.folder.exists()

@@ -10,9 +10,9 @@ import torch
 
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.kinds.module.architectures import Architecture
+from evaluation.kinds.module.kept_code import KeptCode
 from evaluation.kinds.module.session import LiveSession
 from evaluation.sandboxed.model import phases
-from evaluation.sandboxed.model.compiler_cache import KeptCode
 from evaluation.sandboxed.model.phases import Regime
 
 CHOICES = "*.best_config"
