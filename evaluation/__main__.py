@@ -307,6 +307,7 @@ def _request_of_json(data: Mapping[str, Any]) -> tuple[Commands, Request]:
         task=commands.find(Path(data.get("tasks_root") or TASKS), name, track),
         files=dict(data["files"]),
         cache=_cache(data.get("cache") or ""),
+        arrived=Path(data["arrived"]) if data.get("arrived") else None,
         stage=stage,
         scope=scope,
         unconfined=is_unconfined(),

@@ -15,6 +15,7 @@ from arena.errors import UserError
 from arena.runs import services
 from arena.runs.models import (
     ArchivedTrace,
+    Artefact,
     Blob,
     Evaluation,
     Event,
@@ -163,6 +164,14 @@ class SpeedRecordAdmin(ReadOnlyAdmin):
 class StandingsStateAdmin(ReadOnlyAdmin):
     list_display = ["number", "epoch"]
     search_fields = ["epoch"]
+
+
+@admin.register(Artefact)
+class ArtefactAdmin(ReadOnlyAdmin):
+    list_display = ["evaluation", "key", "sha256", "built_at"]
+    list_select_related = ["evaluation__submission"]
+    search_fields = ["key", "sha256", "evaluation__submission__run__id"]
+    fields = ["evaluation", "key", "sha256", "built_at"]
 
 
 @admin.register(TrafficPart)

@@ -59,6 +59,7 @@ GRANTS: Mapping[str, str] = {
     "runs_speedrecord": "SELECT, INSERT, UPDATE, DELETE",
     "runs_standingsstate": "SELECT, UPDATE",
     "runs_trafficpart": "SELECT, DELETE",
+    "runs_artefact": "SELECT, INSERT, UPDATE",
 }
 OF_HARDWARE: Mapping[str, str] = {
     "leaderboard_composition": "UPDATE",
@@ -133,6 +134,7 @@ OWN = (
     "starts_with(lease, {machine} || ':')"
     f" AND heartbeat_at > now() - interval '{HELD_MINUTES} minutes'"
 )
+OF_OWN = f"evaluation_id IN (SELECT id FROM runs_evaluation WHERE {OWN})"  # noqa: S608  (constants)
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,7 @@ POLICIES = (
     ),
     Policy("runs_gateresult", EVALUATIONS),
     Policy("runs_measurement", EVALUATIONS),
+    Policy("runs_artefact", OF_OWN),
     Policy("runs_event", HELD),
     Policy("runs_trafficpart", f"{HELD} OR {CONTINUED}", HELD),
     Policy("runs_blob", "false", "true"),

@@ -24,6 +24,7 @@ from arena.catalog.models import (
 )
 from arena.leases import Leased, Retried
 from arena.runs.archived import ArchivedTrace as ArchivedTrace  # a model of this application
+from arena.runs.artefacts import Artefact as Artefact  # a model of this application
 from arena.runs.querysets import EvaluationQuerySet, MeasurementQuerySet, RunQuerySet
 from arena.runs.scores import Scores
 from arena.runs.states import (

@@ -66,6 +66,31 @@ def made(
     return outputs
 
 
+def arrived(folder: Path | None, name: str, origin: str) -> Path | None:
+    """Return the artefact of this name that came from another machine; None without a usable one.
+
+    `folder` has what came for one verdict alone. It is never copied to the cache: the machine that
+    built it answers for that verdict, and for no other.
+    """
+    place = folder / travel_key(name, origin) if folder else None
+    if place is None:
+        return None
+    try:
+        for output in json.loads((place / DONE).read_text()):
+            from_json(CompilerOutput, output)
+    except (OSError, ValueError, TypeError, AttributeError, LookupError):
+        return None
+    return place
+
+
+def travel_key(name: str, origin: str) -> str:
+    """Return the name under which an artefact travels.
+
+    `origin` is all of a machine that must be the same where the artefact is used.
+    """
+    return hashlib.sha256(f"{name}\n{origin}".encode()).hexdigest()[:40]
+
+
 def found(folder: Path) -> bool:
     """Return whether an artefact exists; mark it as used and let everybody read it."""
     try:

@@ -37,6 +37,8 @@ class Request:
     unconfined: bool = False
     """The owner of this machine allows judging without isolation."""
     progress: Progress = lambda gate, done, total: None
+    arrived: Path | None = None
+    """Folder of artefacts that another machine built for this verdict."""
 
     @property
     def final(self) -> bool:

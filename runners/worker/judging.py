@@ -9,6 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from arena.runs.states import EvaluationStatus, Scope
 from evaluation.code.building import nvcc
 from evaluation.types import GateResult, Profile, Report, Verdict, from_json
 from runners.process.supervisor import Child, Ended, Ending
-from runners.worker import health
+from runners.worker import artefacts, health
 from runners.worker.bench import Bench, OnLines, bench_of, beside_processor, taken
 from runners.worker.release import Release
 
@@ -99,16 +100,7 @@ def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None
         return
     logs.add(run=evaluation.submission.run_id)
     try:
-        report = Judging(
-            f"evaluation {evaluation_id}",
-            evaluation.hardware,
-            stage,
-            bench,
-            _request(evaluation, stage),
-            partial(services.heartbeat_evaluation, evaluation_id, lease),
-            partial(services.record_gate, evaluation_id, lease),
-            Release(settings.FINAL_STEP_SECONDS if evaluation.scope == Scope.FINAL else 0.0),
-        ).carry_out()
+        report = _carry_out(evaluation, stage, lease, bench)
     except Exception as error:
         known = isinstance(error, JudgeBroke)
         text = str(error) if known else f"{type(error).__name__}: {error}"
@@ -135,6 +127,30 @@ def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None
         rejudging.advance()
 
 
+def _carry_out(
+    evaluation: Evaluation, stage: Stage, lease: str, bench: Bench | None
+) -> Mapping[str, Any] | None:
+    """Return the report of a stage; None where the build passed, whose artefact then travels."""
+    with ExitStack() as stack:
+        arrived = None
+        if stage is MEASURE:
+            arrived = stack.enter_context(artefacts.arrived(evaluation.pk, cache()))
+        work = Judging(
+            f"evaluation {evaluation.pk}",
+            evaluation.hardware,
+            stage,
+            bench,
+            _request(evaluation, stage, arrived),
+            partial(services.heartbeat_evaluation, evaluation.pk, lease),
+            partial(services.record_gate, evaluation.pk, lease),
+            Release(settings.FINAL_STEP_SECONDS if evaluation.scope == Scope.FINAL else 0.0),
+        )
+        report = work.carry_out()
+    if report is None:
+        artefacts.send(evaluation, lease, cache() / "builds", work.built)
+    return report
+
+
 def environment() -> dict[str, str]:
     return {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
 
@@ -151,7 +167,7 @@ def cache() -> Path:
     return path
 
 
-def _request(evaluation: Evaluation, stage: Stage) -> dict[str, Any]:
+def _request(evaluation: Evaluation, stage: Stage, arrived: Path | None) -> dict[str, Any]:
     version, scope = evaluation.judged_version, evaluation.scope
     profile = scope == Scope.PROFILE and stage is MEASURE
     return {
@@ -162,6 +178,7 @@ def _request(evaluation: Evaluation, stage: Stage) -> dict[str, Any]:
         "scope": JUDGED_AS.get(scope, scope),
         "cache": str(cache()),
         **({"profile": evaluation.case} if profile else {}),
+        **({"arrived": str(arrived)} if arrived else {}),
     }
 
 
@@ -179,6 +196,8 @@ class Judging:
     release: Release = field(default_factory=Release)
     report: Mapping[str, Any] | None = None
     error: str = ""
+    built: Mapping[str, str] = field(default_factory=dict)
+    """The artefact that another machine can use: its folder and its key."""
     withheld: list[GateResult] = field(default_factory=list)
     """Results on hidden cases, which are public at the end of a step."""
 
@@ -237,6 +256,7 @@ class Judging:
                     detail = json.dumps(message["private"], indent=1).replace("\\n", "\n")
                     logger.error("%s broke: %s", self.name, detail)
                 gate = from_json(GateResult, message)
+                self.built = gate.private.get("artefact") or self.built
                 if gate.used_hidden and self.release.step:
                     self.withheld.append(gate)
                 else:

@@ -26,6 +26,7 @@ from arena.catalog.checkouts import judge_problem, schema_problem
 from arena.catalog.models import Hardware
 from arena.catalog.workers import Worker
 from arena.leases import is_limited, machine_of
+from arena.runs import artefacts
 from arena.runs import services as runs
 from runners import harnesses
 from runners.process.supervisor import stopping
@@ -204,6 +205,7 @@ def _reap_all(duties: Sequence[Duty], reap: Callable[[], int]) -> None:
     """Do what any worker of the whole database may do: reap, go on with the rest, and alert."""
     if count := reap() + _advance_rest(duties):
         logger.info("reaped or sent again: %s", count)
+    artefacts.make_room()
     fleet.forget_silent()
     alerts.watch()
 

@@ -30,7 +30,16 @@ from arena.curation.models import Check, CheckStep, Draft, Review
 from arena.curation.rejudging_filters import Filters
 from arena.leaderboard.models import Composition
 from arena.notes.models import Hit, Note, Scan
-from arena.runs.models import ArchivedTrace, Blob, Experiment, ImportedFile, Run, Submission
+from arena.runs.models import (
+    ArchivedTrace,
+    Artefact,
+    Blob,
+    Evaluation,
+    Experiment,
+    ImportedFile,
+    Run,
+    Submission,
+)
 from arena.runs.spending import spending
 from arena.runs.traffic import add_part
 from tests.arena.factories import finished, hide
@@ -77,6 +86,8 @@ def rows(root, start, bob, tmp_path) -> None:
     Harness.objects.create(name="h", title="H")
     CatalogSync.objects.create(machine="relu", checkout="a", judge_version="7")
     Worker.objects.create(name="w", hardware=run.hardware, queues=["none"], pid=1)
+    artefact = {"key": "relu", "sha256": "a" * 64, "content": b"x"}
+    Artefact.objects.create(evaluation=Evaluation.objects.first(), **artefact)
     Device.objects.create(key="relu", hardware=run.hardware)
     TaskFolder.objects.create(operator="relu", content_hash="c" * 64, files={})
     Blob.objects.create(sha256="d" * 64, size=1, content="x")

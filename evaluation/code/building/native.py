@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import platform
 import re
 import resource
 import shutil
@@ -142,6 +143,14 @@ def compiler_version() -> str:
         raise Broken(f"{COMPILER} is not installed; install it (Debian: apt-get install g++)")
     output = subprocess.run([COMPILER, "--version"], capture_output=True, text=True).stdout
     return output.partition("\n")[0]
+
+
+@functools.cache
+def origin() -> str:
+    """Return what two machines must share to use the same libraries: compiler, processor, libc."""
+    query = [COMPILER, "-march=native", "-Q", "--help=target"]
+    text = subprocess.run(query, capture_output=True, text=True).stdout
+    return "\n".join((compiler_version(), "".join(platform.libc_ver()), text))
 
 
 @functools.cache

@@ -59,6 +59,8 @@ class Language(ABC):
     """Case dtypes on which the language is judged."""
     compiles_cases: bool = False
     """True where kernels are compiled for the sizes of a case, by `compile_cases`."""
+    travels: bool = False
+    """True where another machine with the same compilers can use the artefact: it is libraries."""
     kinds: tuple[str, ...] = ("gpu",)
     """The device kinds that it runs on (see `evaluation.device_kind`), best first."""
     optional: bool = False

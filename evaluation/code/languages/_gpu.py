@@ -91,6 +91,7 @@ class GpuLanguage(Language):
     """A language whose runtime's names begin with its own, such as `cudaStream_t`."""
 
     loader = "c_gpu_kernel"
+    travels = True
     runtime: str
     """The header of the runtime."""
     includes: str

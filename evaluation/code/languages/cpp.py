@@ -87,6 +87,7 @@ class Cpp(Language):
     suffix = ".cpp"
     texts = TEXTS
     loader = "c_kernel"
+    travels = True
     dtypes = frozenset({"float32"})
     kinds = ("cpu",)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluation.code import build_cache
+from evaluation.code.building import native
 from evaluation.code.languages import languages
 from evaluation.kinds.kernel import torch_variants
 from evaluation.tasks.spec import Task
@@ -45,17 +46,34 @@ class Build:
 
 
 def build(
-    task: Task, language: str, files: Mapping[str, str], cache: Path, name: str = "candidate"
+    task: Task,
+    language: str,
+    files: Mapping[str, str],
+    cache: Path,
+    name: str = "candidate",
+    arrived: Path | None = None,
 ) -> Build:
     """Build `files` for `task`, or find the artefact in the cache.
+
+    `arrived` has artefacts of another machine, one of which is used where it fits this one.
 
     Raises: `BuildError` with the compiler's output.
     """
     maker = languages()[language]
     folder = build_cache.place(cache, files, language, task.hash, maker.key(files, task))
+    if arrived and maker.travels and not build_cache.found(folder):
+        folder = build_cache.arrived(arrived, folder.name, native.origin()) or folder
     outputs = build_cache.made(folder, lambda workshop: maker.build(files, task, workshop))
     compiles, returns = maker.compiles(files, task.kind), maker.returns(files, task.operator)
     return Build(name, language, folder, outputs, compiles=compiles, returns=returns)
+
+
+def traveller(built: Build) -> dict[str, str]:
+    """Return the artefact of a build that another machine can use: its folder and its key."""
+    if not languages()[built.language].travels:
+        return {}
+    name = built.folder.name
+    return {"folder": name, "key": build_cache.travel_key(name, native.origin())}
 
 
 def compile_cases(

@@ -53,7 +53,15 @@ def evaluate(
         runs = request.stage != "build" and not not_run
         start = _session_starter(request, stack, outcome.seconds, server) if runs else _no_session
         final = request.scope == "final"
-        trial = Trial(request.task, request.files, request.cache, final, start, request.progress)
+        trial = Trial(
+            request.task,
+            request.files,
+            request.cache,
+            final,
+            start,
+            request.progress,
+            request.arrived,
+        )
         steps = [
             pipeline.Gate(
                 gate.NAME,

@@ -21,7 +21,7 @@ from arena.catalog import services as catalog
 from arena.catalog.checkouts import schema_problem
 from arena.catalog.models import Hardware, Worker
 from arena.leases import Leased, is_limited
-from arena.runs import credentials, services
+from arena.runs import artefacts, credentials, services
 from arena.runs.credentials import grant, revoke
 from arena.runs.models import Evaluation, GateResult, Run, TrafficPart
 from arena.runs.traffic import add_part, recording
@@ -94,10 +94,13 @@ def judge_by_machines(run: Run) -> Run:
         lease = f"{BUILDER}:1:b"
         assert services.claim_evaluation(evaluation.pk, "queued", "building", lease)
         assert services.record_gate(evaluation.pk, lease, report().gates[0])
+        assert artefacts.store(evaluation, lease, "a" * 40, b"a library")
         assert services.finish_build(evaluation.pk, lease)
+        assert artefacts.find(evaluation.pk) is None, "another machine may have it by now"
     with role_of(GPU_BOX):
         lease = f"{GPU_BOX}:1:c"
         assert services.claim_evaluation(evaluation.pk, "built", "measuring", lease)
+        assert artefacts.find(evaluation.pk) == ("a" * 40, b"a library")
         for gate in report().gates:
             assert services.record_gate(evaluation.pk, lease, gate)
         assert services.heartbeat_evaluation(evaluation.pk, lease)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
 from evaluation.code import build_cache
-from evaluation.kinds.kernel.builds import build
+from evaluation.kinds.kernel.builds import build, traveller
 from evaluation.tasks.spec import Task
 
 HOUR = 3600
+SOURCE = '#include "scaled.h"\nextern "C" int scaled(const scaled_args*) { return 0; }  // room\n'
 ROOM = 35_000
 
 
@@ -72,7 +74,32 @@ def test_what_is_wrong_with_the_builds_of_others_decides_nothing(
         raise RecursionError(f"{folder} is too deep")
 
     monkeypatch.setattr(build_cache, "make_room", fails)
-    source = (
-        '#include "scaled.h"\nextern "C" int scaled(const scaled_args*) { return 0; }  // room\n'
-    )
-    assert build(task, "cpp", {task.target_file: source}, tmp_path).outputs[0].ok
+    assert build(task, "cpp", {task.target_file: SOURCE}, tmp_path).outputs[0].ok
+
+
+def test_artefact_of_another_machine_is_used_for_one_verdict_and_not_kept(
+    tmp_path: Path, task: Task
+) -> None:
+    files = {task.target_file: SOURCE}
+    built = build(task, "cpp", files, tmp_path / "builder")
+    sent = traveller(built)
+    arrived = tmp_path / "arrived"
+    shutil.copytree(built.folder, arrived / sent["key"])
+    used = build(task, "cpp", files, tmp_path / "device", arrived=arrived)
+    assert used.folder == arrived / sent["key"] and used.outputs == built.outputs
+    assert not (tmp_path / "device").exists(), "it would serve other verdicts"
+
+
+@pytest.mark.parametrize("spoil", ["another origin", "no outputs"])
+def test_artefact_that_does_not_fit_is_built_anew(spoil: str, tmp_path: Path, task: Task) -> None:
+    files = {task.target_file: SOURCE}
+    built = build(task, "cpp", files, tmp_path / "builder")
+    key = traveller(built)["key"]
+    if spoil == "another origin":
+        key = build_cache.travel_key(built.folder.name, "g++ 1.0 on another processor")
+    arrived = tmp_path / "arrived"
+    shutil.copytree(built.folder, arrived / key)
+    if spoil == "no outputs":
+        (arrived / key / build_cache.DONE).write_text('{"tool": 1}')
+    used = build(task, "cpp", files, tmp_path / "device", arrived=arrived)
+    assert used.folder.parent == tmp_path / "device" / "builds"

@@ -50,6 +50,8 @@ class Trial:
     final: bool
     start: Callable[[Build], MeasurementSession]
     progress: Progress = lambda gate, done, total: None
+    arrived: Path | None = None
+    """Folder of artefacts that another machine built for this verdict."""
     broke_at: str = ""
     """The size at which a candidate that is right at its suite's sizes failed."""
     build: Build | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evaluation.code.cache_folder import machine_secret
 from evaluation.errors import SubmissionError
-from evaluation.kinds.kernel.builds import build, compile_cases
+from evaluation.kinds.kernel.builds import build, compile_cases, traveller
 from evaluation.kinds.kernel.gates import Trial
 from evaluation.kinds.kernel.gates.generalization import lasting_cases
 from evaluation.types import GateName, GateResult, Reason, Verdict
@@ -13,7 +13,9 @@ NAME, ORDER, STAGE, HIDDEN = GateName.COMPILE, 20, "build", False
 
 
 def judge(trial: Trial) -> GateResult:
-    trial.build = build(trial.task, trial.task.track.target, trial.files, trial.cache)
+    trial.build = build(
+        trial.task, trial.task.track.target, trial.files, trial.cache, arrived=trial.arrived
+    )
     if trial.final and trial.language.compiles_cases and not trial.untimed:
         hidden = lasting_cases(trial.task, machine_secret(trial.cache))
         trial.uses_hidden = True
@@ -22,7 +24,7 @@ def judge(trial: Trial) -> GateResult:
         except SubmissionError as error:
             message = "the code that hidden cases need cannot be compiled within the limits"
             raise SubmissionError(Reason.HIDDEN_CASE, message) from error
-    outputs = trial.build.outputs
+    outputs, travels = trial.build.outputs, traveller(trial.build)
     warnings = sum(d.severity == "warning" for output in outputs for d in output.diagnostics)
     tools = ", ".join(f"{output.tool} for {output.arch}" for output in outputs)
     return GateResult(
@@ -32,4 +34,5 @@ def judge(trial: Trial) -> GateResult:
         passed=sum(output.ok for output in outputs),
         total=len(outputs),
         compiler=outputs,
+        private={"artefact": travels} if travels else {},
     )
