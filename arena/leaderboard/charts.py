@@ -58,6 +58,32 @@ def generalization_chart(rows: Sequence[Row]) -> Figure:
     return figure(data, x=x, y={"automargin": True, "tickfont": {"color": INK}}, one="x")
 
 
+def forest_chart(rows: Sequence[Row]) -> Figure:
+    """Draw the speedup over the set of each agent, the first one at the top."""
+    shown = list(rows)[::-1]
+    slower = [row.set_high < 1 and not row.noisy for row in shown]
+    data = []
+    for name, colour, chosen in (
+        ("speedup over the set, 95% CI", SERIES[0], False),
+        ("slower than the baseline", "var(--red)", True),
+    ):
+        drawn = [row for row, slow in zip(shown, slower, strict=True) if slow is chosen]
+        points = [(_place(row), row.set_speedup, row.set_low, row.set_high) for row in drawn]
+        marker = {"color": colour, "size": 9, "symbol": symbols("square", drawn)}
+        if points:
+            data.append(speedups(name, points, "x", marker, "%{y}: %{x:.2f}×<extra></extra>"))
+    order = [_place(row) for row in shown]
+    y = {"automargin": True, "tickfont": {"color": INK}, "type": "category"}
+    y |= {"categoryorder": "array", "categoryarray": order}
+    x = {**title("speedup over the set"), "ticksuffix": "×"}
+    return figure(data, x=x, y=y, one="x")
+
+
+def _place(row: Row) -> str:
+    """Return rank and agent of a row, which no two rows share."""
+    return f"{row.rank or '–'}  {row.agent.title}"
+
+
 def frontier_chart(shown: Frontier) -> Figure:
     """Draw each agent at what it spends and its speedup; a line joins the frontier."""
     spent, axis = SPENDING[shown.unit]

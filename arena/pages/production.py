@@ -33,6 +33,7 @@ from arena.leaderboard.production import (
 )
 from arena.leaderboard.ranking.boards import Option
 from arena.leaderboard.ranking.results import Snapshot, snapshot
+from arena.pages.charts.files import chart_file
 from arena.published.models import PublishedVerdict
 from arena.published.verdicts import best_by_operator, counted, fastest, verdicts_on
 from arena.runs.display.charts import funnel_chart
@@ -245,7 +246,8 @@ def architecture(request: HttpRequest, name: str) -> HttpResponse:
         **_regimes(rows, composed),
         **_submissions(submissions, page, composed),
     }
-    return render(request, "production/architecture.html", context)
+    file = chart_file(request, {"funnel": lambda: context["chart"]})
+    return file or render(request, "production/architecture.html", context)
 
 
 def _device(

@@ -19,7 +19,7 @@ from arena.leaderboard.kernels.records import Record, records
 from arena.leaderboard.ranking.boards import Board, board
 from arena.leaderboard.ranking.filters import Filters
 from arena.leaderboard.ranking.results import snapshot
-from arena.pages.leaderboard.board import filters_of
+from arena.pages.leaderboard.board_view import filters_of
 from arena.runs.agents import visible_to
 
 MAX_ENTRIES = 50

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from django.core.paginator import Paginator
 from django.db.models import Count
@@ -23,6 +25,8 @@ from arena.leaderboard.kernels.records import Record, newest_records, runs_with_
 from arena.leaderboard.ranking.boards import Leader, leaders, options, tried_tasks
 from arena.leaderboard.ranking.filters import Filters
 from arena.leaderboard.ranking.results import snapshot
+from arena.pages.charts.drawings import records_drawing, roofline_drawing
+from arena.pages.charts.files import Chart, chart_file
 from arena.pages.home import unseen_scale
 from arena.published.kernels import claimed_on
 from arena.published.verdicts import verdicts_on
@@ -174,7 +178,7 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
     published = verdicts_on(
         {operator: shown.operator.title}, track, version.content_hash if version else ""
     )
-    context = {
+    context: dict[str, Any] = {
         "task": shown,
         "published": published,
         "claimed": claimed_on(operator, shown.operator.suite),
@@ -204,7 +208,12 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "scale": unseen_scale([*history, *(record.run for record in task_records)]),
         "siblings": visible.filter(operator=shown.operator).exclude(pk=shown.pk),
     }
-    return render(request, "task.html", context)
+    charts: dict[str, Chart] = {"records": lambda: records_drawing(task_records)}
+    for kernel in context["best_kernels"]:
+        charts[f"roofline-{kernel.device.slug}"] = partial(roofline_drawing, kernel.roofline)
+    for sizes, chart in context["memory"]:
+        charts[f"memory-{sizes.device.slug}"] = partial(dict, chart)
+    return chart_file(request, charts) or render(request, "task.html", context)
 
 
 def _last_judged(runs: RunQuerySet) -> list[str]:

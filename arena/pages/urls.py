@@ -24,7 +24,7 @@ from arena.pages import (
     sign_up,
     tasks,
 )
-from arena.pages.leaderboard import analysis, board, claims, kernels, scans, statistics
+from arena.pages.leaderboard import analysis, board, board_parts, claims, kernels, scans, statistics
 from arena.pages.runs import compare, experiments, live, run, runs, start, submit
 from arena.pages.runs.round import file, one_round
 
@@ -38,7 +38,7 @@ urlpatterns = [
     path("leaderboard.csv", board.board_csv, name="leaderboard-csv"),
     path("leaderboard.bib", sharing.board_bib, name="leaderboard-bib"),
     path("records.atom", sharing.records_feed, name="records-feed"),
-    path("leaderboard/parts/<slug:name>/", board.part, name="board-part"),
+    path("leaderboard/parts/<slug:name>/", board_parts.part, name="board-part"),
     path("tasks/", tasks.tasks, name="tasks"),
     path("tasks/<slug:operator>/", tasks.operator, name="operator"),
     path("tasks/<slug:operator>/<slug:track>/", tasks.task, name="task"),

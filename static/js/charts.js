@@ -1,4 +1,5 @@
-// Draws the figures of a page with Plotly, which is loaded when the first of them comes into view.
+// Draws the figures of a page anew with Plotly, which is loaded when the first of them comes into
+// view: it adds details under the pointer to what the server has drawn.
 //
 // A figure holds its data as JSON whose colours are custom properties of the stylesheet; they are
 // resolved here, and again when the theme changes. On paper they are those of the light theme.
@@ -52,11 +53,11 @@ async function draw(figure) {
     const { data, layout } = resolveColours(JSON.parse(figure.querySelector("script").textContent), probe);
     probe.remove();
     layout.font.family = getComputedStyle(document.body).fontFamily;
+    plot.querySelector(".drawing")?.remove(); // the server's, which has stood in its place
     await Plotly.react(plot, data, layout, CONFIG);
     if (!drawn.has(figure)) plot.on("plotly_click", openPoint);
     drawn.add(figure);
   } catch (error) {
-    plot.hidden = true; // the table beside it has the same numbers
     console.warn(`No chart: ${error.message}`);
   }
 }

@@ -11,7 +11,7 @@ import pytest
 from arena.leaderboard.analysis.verdict_stats import FastShares
 from arena.leaderboard.charts import fast_p_chart, generalization_chart, progress_chart
 from arena.leaderboard.ranking.rankings import Row
-from arena.pages.leaderboard.board import generalization_caption
+from arena.pages.leaderboard.board_parts import generalization_caption
 from arena.runs.display.charts import best_by_round
 from arena.runs.display.rounds import Round
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from arena.api.root import api
-from arena.pages.leaderboard.board import PARTS
+from arena.pages.leaderboard.board_parts import PARTS
 from arena.runs.models import Evaluation, Experiment, Measurement, Run
 from arena.runs.scoring.standings import rebuild
 from tests.web.world import World

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -21,6 +22,7 @@ from arena.leaderboard.analysis.verdicts import Verdicts, verdicts
 from arena.leaderboard.charts import fast_p_chart
 from arena.leaderboard.ranking.filters import ARENA
 from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
+from arena.pages.charts.files import chart_file
 
 SELECTS = (
     ("agent", "Agent", "All agents"),
@@ -38,7 +40,7 @@ def analysis(request: HttpRequest) -> HttpResponse:
     chosen, shown = chosen_filters(request), snapshot()
     known = computed(shown, "analysis values", lambda: _known(shown))
     stats = stats_of(shown, chosen)
-    context = {
+    context: dict[str, Any] = {
         "stats": stats,
         "problems": _unknown(chosen, known),
         "chosen": chosen,
@@ -52,7 +54,8 @@ def analysis(request: HttpRequest) -> HttpResponse:
         "caption": _caption(stats.fast),
         "statistics": reverse("statistics", query={n: v for n, v in chosen.items() if v}),
     }
-    return render(request, "analysis.html", context)
+    file = chart_file(request, {"fast-p": lambda: context["chart"]})
+    return file or render(request, "analysis.html", context)
 
 
 def chosen_filters(request: HttpRequest) -> dict[str, str]:

@@ -1,33 +1,30 @@
-"""The leaderboard, and its parts that a page reads when they come into view."""
+"""The leaderboard."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from datetime import date
-from itertools import groupby
 from typing import Any
 
 from django.core.paginator import Page, Paginator
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.dateparse import parse_date
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from arena.catalog.models import NATIVE, ONE_SPEEDUP, PRODUCTION, REPOSITORY
-from arena.catalog.templatetags.figures import Scale, money, share, times, tokens
+from arena.catalog.templatetags.figures import Scale, times
+from arena.charts import Figure
 from arena.filters import unknown_value
-from arena.leaderboard.charts import frontier_chart, generalization_chart
+from arena.leaderboard.charts import forest_chart
 from arena.leaderboard.disqualified import disqualified
 from arena.leaderboard.production import losses
 from arena.leaderboard.ranking.boards import (
     Board,
     board,
     boards_of_tracks,
-    categories,
     holding_options,
     options,
     results,
@@ -37,33 +34,28 @@ from arena.leaderboard.ranking.fast_p import MIN_P, Curve, curves, x_of, y_of
 from arena.leaderboard.ranking.fast_p import TICKS as CURVE_TICKS
 from arena.leaderboard.ranking.filters import (
     ALL,
-    CHOICES,
     CORE,
-    FACETS,
     HOLDS,
-    NO_FILTERS,
     Filters,
 )
-from arena.leaderboard.ranking.frontier import Frontier, frontier, memory_frontier
-from arena.leaderboard.ranking.matrix import matrix, tasks_of
 from arena.leaderboard.ranking.rankings import GENERALIZATIONS, SEEN, SOL, SPEEDUP, Row
 from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
-from arena.leaderboard.ranking.suite_scores import FAST_P, fast_p
+from arena.pages.charts.files import Chart, Drawing, chart_file
 from arena.pages.csv_file import csv_file
-from arena.pages.fragments import is_inserted
+from arena.pages.leaderboard.board_drawings import curve_drawing
+from arena.pages.leaderboard.board_parts import MAX_TASKS_LISTED, parts_of
 from arena.pages.leaderboard.board_view import (
+    ROWS_A_PAGE,
     View,
     address_of,
     arranged,
+    filters_of,
     heads,
     query_of,
     view_of,
 )
 from evaluation import JUDGE_VERSION
 
-ROWS_A_PAGE = 30
-KERNELBENCH = "kernelbench"
-"""The suite whose own score a board of it shows."""
 SELECTS = (
     ("suite", "Suite", "Kernel Arena"),
     ("level", "Level", "All levels"),
@@ -76,16 +68,8 @@ SELECTS = (
 )
 """Filters with a list of values: name, label and the text of no choice."""
 TASK_SETS = [(CORE, "Core tasks"), (ALL, "All published tasks")]
-MAX_TASKS_LISTED = 60
 COLUMNS, COLUMNS_OF = 13, {PRODUCTION: 11, REPOSITORY: 10}
 """Columns of the table: of a board of cases, and of the suites with a single speedup."""
-WORDS = {
-    "generalization": "ranking by",
-    "score": "score to rank by",
-    "origin": "origin",
-    "task_set": "task set",
-    "holds": "class of results",
-}
 SET_TITLE = (
     "Geomean over all tasks of this board, with its 95% CI. A task counts as 1× unless its kernel "
     "is surely faster than the baseline."
@@ -99,15 +83,6 @@ CSV_COLUMNS = (
     "sol_low", "sol_high", "memory_ratio", "rounds", "seconds", "cost", "tokens",
     "cost_per_solved", "tokens_per_solved",
 )  # fmt: skip
-PARTS = {
-    "matrix": "Every agent on every task",
-    "generalization": "Public vs held-out speedup",
-    "frontier": "Cost and speedup",
-    "memory": "Memory and speedup",
-    "categories": "Speedup by category",
-    "fast_p": "fast_p, the score of KernelBench",
-}
-"""Parts of the page with their titles, below the table."""
 
 
 @require_safe
@@ -118,6 +93,8 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     shown = board(asked, now)
     rows = arranged(shown.rows, view, fast_shares(shown, now, view.p))
     page = Paginator(rows, ROWS_A_PAGE).get_page(request.GET.get("page"))
+    if file := chart_file(request, _charts(shown, asked, view, page, now)):
+        return file
     filters = shown.filters
     plain = Filters(
         hardware=filters.hardware,
@@ -171,7 +148,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         ],
         "clear": address_of(plain),
         "selects": _selects(filters, now),
-        "parts": _parts(shown, view, now) if shown.rows else [],
+        "parts": parts_of(shown, view, now) if shown.rows else [],
     }
     return render(request, "leaderboard.html", context)
 
@@ -198,76 +175,6 @@ def board_csv(request: HttpRequest) -> HttpResponse:
         for row in arranged(shown.rows, view, fast)
     )
     return csv_file("leaderboard.csv", header, rows)
-
-
-@require_safe
-def part(request: HttpRequest, name: str) -> HttpResponse:
-    """Return a part of a board: alone for a page that inserts it, else as a page."""
-    if name not in PARTS:
-        raise Http404
-    shown = board(filters_of(request)[0])
-    shown = replace(shown, rows=arranged(shown.rows, View(agents=view_of(request)[0].agents), {}))
-    context = {"board": shown, "rows": shown.rows, "filters": shown.filters, "title": PARTS[name]}
-    context |= PART_CONTEXTS[name](request, shown)
-    template = f"leaderboard/{name}.html"
-    if is_inserted(request):
-        return render(request, template, context)
-    return render(request, "leaderboard/part.html", context | {"template": template})
-
-
-def filters_of(request: HttpRequest) -> tuple[Filters, list[str]]:
-    """Return the filters of the query string, and what is wrong with the others."""
-    chosen: dict[str, Any] = {}
-    problems = []
-    for name in FACETS:
-        chosen[name] = request.GET.get(name, "").replace("\0", "") or getattr(NO_FILTERS, name)
-    for name, label in (("since", "From"), ("until", "To")):
-        text = request.GET.get(name, "")
-        chosen[name] = _date(text)
-        if text and chosen[name] is None:
-            problems.append(f"{label} is “{text[:40]}”, which is no date: write YYYY-MM-DD.")
-    for name, known in CHOICES.items():
-        chosen[name] = request.GET.get(name, "") or getattr(NO_FILTERS, name)
-        if chosen[name] not in known:
-            listed = ", ".join(each for each in known if each)
-            what = WORDS[name]
-            problems.append(f"There is no {what} “{chosen[name][:40]}”. Known: {listed}.")
-            chosen[name] = getattr(NO_FILTERS, name)
-    return Filters(**chosen), problems
-
-
-def generalization_caption(rows: list[Row]) -> str:
-    """Return one sentence on the generalization chart."""
-    both = [row for row in rows if row.gap is not None]
-    if not both:
-        return "No agent has a speedup on held-out cases yet."
-    lowest = min(both, key=lambda row: row.gap or 1.0)
-    retained = f"{lowest.agent.title} retains {share(lowest.gap)} of its speedup on held-out cases"
-    return f"{retained}." if len(both) == 1 else f"{retained}, the lowest of {len(both)} agents."
-
-
-def frontier_caption(shown: Frontier) -> str:
-    """Return one sentence on the frontier chart."""
-    first, last = shown.best[0], shown.best[-1]
-
-    def spent(value: float) -> str:
-        return money(value) if shown.unit == "usd" else f"{tokens(value)} tokens"
-
-    cheapest = f"{first.row.agent.title}, {times(first.row.set_speedup)} for {spent(first.spent)}"
-    if first is last:
-        return f"Lowest cost and highest speedup: {cheapest} per solved task."
-    fastest = f"{last.row.agent.title}, {times(last.row.set_speedup)} for {spent(last.spent)}"
-    return f"Cheapest per solved task: {cheapest}. Fastest: {fastest}."
-
-
-def memory_caption(shown: Frontier) -> str:
-    """Return one sentence on the chart of memory."""
-    first, last = shown.best[0], shown.best[-1]
-    least = f"{first.row.agent.title}, {times(first.row.set_speedup)} with {share(first.spent)}"
-    if first is last:
-        return f"Least memory and highest speedup: {least} of the baselines’ memory."
-    fastest = f"{last.row.agent.title}, {times(last.row.set_speedup)} with {share(last.spent)}"
-    return f"Least of the baselines’ memory: {least}. Fastest: {fastest}."
 
 
 def scale_of(rows: Iterable[Row]) -> Scale:
@@ -338,6 +245,23 @@ def _curve(shown: Board, page: Page[Row], now: Snapshot) -> dict[str, Any] | Non
     }
 
 
+def _charts(
+    shown: Board, asked: Filters, view: View, page: Page[Row], now: Snapshot
+) -> dict[str, Chart]:
+    """Return what draws the charts of a board: the rows of a page of it, and fast_p of them."""
+
+    def curve() -> Drawing | None:
+        found, curve = _curves(shown, now), _curve(shown, page, now)
+        drawn = [(row.agent, found[row.agent.pk]) for row in page if row.agent.pk in found]
+        context = {**_view_context(asked, view), "curve": curve}
+        return curve_drawing(context, drawn) if curve else None
+
+    def forest() -> Figure | None:
+        return forest_chart(list(page)) if page.object_list else None
+
+    return {"forest": forest, "curve": curve}
+
+
 def _unknown_agents(shown: Board, view: View) -> list[str]:
     known = {row.agent.slug for row in shown.rows}
     return [unknown_value("agent", slug) for slug in view.agents if slug not in known]
@@ -383,108 +307,6 @@ def _selects(
             choices = [(option.value, f"{option.label} ({option.count})") for option in listed]
             found.append((label, name, every, choices, getattr(filters, name)))
     return found
-
-
-def _parts(shown: Board, view: View, now: Snapshot) -> list[tuple[str, str, str]]:
-    """Return name, title and address of the parts that have something to show."""
-    names = ["matrix"] if shown.size <= MAX_TASKS_LISTED else []
-    if shown.filters.suite not in ONE_SPEEDUP:
-        names.append("generalization")
-    if frontier(shown.rows):
-        names.append("frontier")
-    if memory_frontier(shown.rows):
-        names.append("memory")
-    if (
-        len({option.value for option in options(shown.filters, "category", now) if option.count})
-        > 1
-    ):
-        names.append("categories")
-    if shown.filters.suite == KERNELBENCH:
-        names.append("fast_p")
-    agents = View(agents=view.agents)
-    return [
-        (n, PARTS[n], address_of(shown.filters, agents, reverse("board-part", args=[n])))
-        for n in names
-    ]
-
-
-def _matrix(request: HttpRequest, shown: Board) -> dict[str, Any]:
-    """Return a page of the agents of a board on its tasks; no task of a set that is too large."""
-    page = Paginator(shown.rows, ROWS_A_PAGE).get_page(request.GET.get("page"))
-    tasks = [task for _, task in tasks_of(shown)] if shown.size <= MAX_TASKS_LISTED else []
-    lines = matrix(snapshot(), shown, [row.agent for row in page.object_list]) if tasks else []
-    slugs = [task.slug for task in tasks]
-    return {
-        "groups": [(name, len(list(of))) for name, of in groupby(task.category for task in tasks)],
-        "lines": [
-            {"agent": line.agent, "cells": list(zip(line.cells, slugs, strict=True))}
-            for line in lines
-        ],
-        "page": page,
-    }
-
-
-def _generalization(request: HttpRequest, shown: Board) -> dict[str, Any]:
-    return {
-        "chart": generalization_chart(shown.rows),
-        "caption": generalization_caption(shown.rows),
-    }
-
-
-def _frontier(request: HttpRequest, shown: Board) -> dict[str, Any]:
-    costs = frontier(shown.rows)
-    if costs is None:
-        return {"frontier": None}
-    return {
-        "frontier": costs,
-        "chart": frontier_chart(costs),
-        "caption": frontier_caption(costs),
-    }
-
-
-def _memory(request: HttpRequest, shown: Board) -> dict[str, Any]:
-    sizes = memory_frontier(shown.rows)
-    if sizes is None:
-        return {"frontier": None}
-    return {
-        "frontier": sizes,
-        "chart": frontier_chart(sizes),
-        "caption": memory_caption(sizes),
-    }
-
-
-def _fast_p(request: HttpRequest, shown: Board) -> dict[str, Any]:
-    now = snapshot()
-    scores = fast_p(results(now, shown.filters), now.agents, shown.tasks)
-    return {"scores": scores, "thresholds": FAST_P}
-
-
-def _categories(request: HttpRequest, shown: Board) -> dict[str, Any]:
-    """Return the heatmap of agents by category, in the order of the board."""
-    found = categories(shown.filters)
-    by_agent = [{row.agent.pk: row for row in ranking.rows} for ranking in found.values()]
-    page = Paginator(shown.rows, ROWS_A_PAGE).get_page(request.GET.get("page"))
-    lines = [
-        (row.agent, [ranking.get(row.agent.pk) for ranking in by_agent]) for row in page.object_list
-    ]
-    return {"categories": list(found), "lines": lines, "page": page}
-
-
-PART_CONTEXTS: dict[str, Callable[[HttpRequest, Board], dict[str, Any]]] = {
-    "matrix": _matrix,
-    "generalization": _generalization,
-    "frontier": _frontier,
-    "memory": _memory,
-    "categories": _categories,
-    "fast_p": _fast_p,
-}
-
-
-def _date(text: str) -> date | None:
-    try:
-        return parse_date(text)
-    except ValueError:  # the format is right, but there is no such day
-        return None
 
 
 def _address(request: HttpRequest, **changes: str) -> str:

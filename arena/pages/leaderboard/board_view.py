@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any
 
 from django.http import HttpRequest, QueryDict
 from django.urls import reverse
+from django.utils.dateparse import parse_date
 
 from arena.leaderboard.ranking.fast_p import MAX_P, MIN_P
 from arena.leaderboard.ranking.filters import CHOICES, FACETS, NO_FILTERS, Filters
@@ -34,6 +36,14 @@ COLUMNS = {
 ASCENDING = ("agent", "memory", "rounds", "seconds", "cost")
 """Columns of which the least stands first at the first click."""
 MAX_CHOSEN = 30
+ROWS_A_PAGE = 30
+WORDS = {
+    "generalization": "ranking by",
+    "score": "score to rank by",
+    "origin": "origin",
+    "task_set": "task set",
+    "holds": "class of results",
+}
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,27 @@ class Head:
 
     address: str
     direction: str = ""
+
+
+def filters_of(request: HttpRequest) -> tuple[Filters, list[str]]:
+    """Return the filters of the query string, and what is wrong with the others."""
+    chosen: dict[str, Any] = {}
+    problems = []
+    for name in FACETS:
+        chosen[name] = request.GET.get(name, "").replace("\0", "") or getattr(NO_FILTERS, name)
+    for name, label in (("since", "From"), ("until", "To")):
+        text = request.GET.get(name, "")
+        chosen[name] = _date(text)
+        if text and chosen[name] is None:
+            problems.append(f"{label} is “{text[:40]}”, which is no date: write YYYY-MM-DD.")
+    for name, known in CHOICES.items():
+        chosen[name] = request.GET.get(name, "") or getattr(NO_FILTERS, name)
+        if chosen[name] not in known:
+            listed = ", ".join(each for each in known if each)
+            what = WORDS[name]
+            problems.append(f"There is no {what} “{chosen[name][:40]}”. Known: {listed}.")
+            chosen[name] = getattr(NO_FILTERS, name)
+    return Filters(**chosen), problems
 
 
 def view_of(request: HttpRequest) -> tuple[View, list[str]]:
@@ -150,3 +181,10 @@ def _value(row: Row, name: str, fast: Mapping[int, float]) -> Any:
     for part in COLUMNS[name].split("."):
         value = getattr(value, part)
     return value.lower() if isinstance(value, str) else value
+
+
+def _date(text: str) -> date | None:
+    try:
+        return parse_date(text)
+    except ValueError:  # the format is right, but there is no such day
+        return None

@@ -17,6 +17,7 @@ from arena.filters import unknown_value
 from arena.leaderboard.kernels.claim_charts import claims_chart
 from arena.leaderboard.kernels.claims import by_model, by_outcome, finding, reasons_of, suite_boards
 from arena.leaderboard.ranking.suite_scores import FAST_P
+from arena.pages.charts.files import chart_file
 from arena.pages.csv_file import csv_file
 from arena.published.kernels import (
     FILTERS,
@@ -57,7 +58,7 @@ def claims(request: HttpRequest) -> HttpResponse:
     shared = request.GET.get("problems") == SHARED
     query = urlencode(filters.chosen)
     known = {name: choices(every, name) for name in FILTERS}
-    context = {
+    context: dict[str, Any] = {
         "every": len(every),
         "found": len(found),
         "finding": finding(found),
@@ -89,7 +90,8 @@ def claims(request: HttpRequest) -> HttpResponse:
             if value not in dict(known[name])
         ],
     }
-    return render(request, "claims.html", context)
+    file = chart_file(request, {"claims": lambda: context["chart"]})
+    return file or render(request, "claims.html", context)
 
 
 @require_safe

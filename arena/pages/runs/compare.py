@@ -13,6 +13,7 @@ from arena.catalog.templatetags.figures import Scale
 from arena.leaderboard import comparison
 from arena.leaderboard.charts import progress_chart
 from arena.leaderboard.side_by_side import ALIGNMENTS, courses
+from arena.pages.charts.files import chart_file
 from arena.runs.code.sources import changes
 from arena.runs.models import Run
 from arena.runs.querysets import RunQuerySet
@@ -54,7 +55,8 @@ def compare(request: HttpRequest) -> HttpResponse:
         judged = visible.of_agents().filter(status__in=RUN_JUDGED).order_by("-ended_at")
         context["offered"] = offered = list(judged[:MAX_OTHER_RUNS])
         context["scale"] = Scale.over(offered, "unseen_low", "unseen_high")
-    return render(request, "compare.html", context)
+    file = chart_file(request, {"progress": lambda: context.get("chart")})
+    return file or render(request, "compare.html", context)
 
 
 def _operator_id(run: Run) -> int:

@@ -1,0 +1,1 @@
+"""Charts of pages as drawings, files and cards."""
