@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from arena.notes.models import MAX_EXCERPT
 from arena.runs.models import Evaluation, Event, Measurement, Run
 from arena.runs.trace.ansi import without_escapes
+from arena.runs.trace.entries import texts_in
 from arena.runs.trace.events import AGENT
-from arena.runs.trace.timeline import texts_in
 
 VERSION = 1
 """Of the rules: traces that were read by another version are read again."""

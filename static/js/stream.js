@@ -45,8 +45,9 @@ export class Stream {
     return [...this.#root.querySelectorAll(".event")];
   }
 
+  /** The row of an event, or the row that it is a part of. */
   row(seq) {
-    return document.getElementById(`e${seq}`);
+    return document.getElementById(`e${seq}`)?.closest(".event");
   }
 
   /** Makes room for every chunk up to a seq; those that are not on the page yet stay empty. */
@@ -70,6 +71,7 @@ export class Stream {
   apply(rows) {
     let added = 0;
     for (const row of rows) {
+      for (const part of row.querySelectorAll(".body [id^=e]")) document.querySelector(`.event#${part.id}`)?.remove(); // it came before
       const old = this.row(row.dataset.seq);
       if (old) {
         if (Number(row.dataset.rev) > Number(old.dataset.rev)) replace(old, row);

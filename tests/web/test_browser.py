@@ -44,12 +44,21 @@ def seqs(page) -> list[int]:
 
 
 def rows_of(run) -> list[int]:
-    """Return the seq of each row of a trace: a result is shown in the row of its call."""
-    events = run.events.order_by("seq").values_list("seq", "kind", "event_id", "body")
-    calls = {name for _, kind, name, _ in events if kind == "tool_call"}
-    return [
-        seq for seq, kind, _, body in events if kind != "tool_result" or body["call"] not in calls
-    ]
+    """Return the seq of each row of a trace; what is shown in another row has none."""
+    events = list(run.events.order_by("seq"))
+    calls = {each.event_id for each in events if each.kind == "tool_call"}
+
+    def is_part(each) -> bool:
+        match each.kind:
+            case "tool_result":
+                return each.body["call"] in calls
+            case "metric":
+                return each.body["name"] in ("speedup", "case_speedup")
+            case "span_end":
+                return each.body["span_kind"] == "turn"
+        return False
+
+    return [each.seq for each in events if not is_part(each)]
 
 
 def state(page, name: str) -> None:

@@ -98,8 +98,8 @@ def test_range_dragged_over_the_lanes_is_in_the_link_and_chooses_events(open_pag
     page.wait_for_selector("#trace >> text=A number leads", timeout=TIMEOUT_MS)
     begin, end = (1000 * float(query(page)[name][0]) for name in ("begin", "end"))
     assert abs(begin - 0.25 * ends) < 0.02 * ends and abs(end - 0.5 * ends) < 0.02 * ends
-    chosen = times(page, ":not([data-kind=tool_call])")  # a call may have begun before
-    assert chosen and min(chosen) >= begin and max(chosen) <= end
+    chosen = times(page, ":not([data-kind=tool_call], [data-kind=span_begin])")
+    assert chosen and min(chosen) >= begin and max(chosen) <= end, "but of what began before"
     assert len(chosen) < run.last_seq / 2
     drawn = page.locator("[data-timespan] .brush rect").bounding_box()
     lanes = page.locator("[data-timespan] .brush").bounding_box()

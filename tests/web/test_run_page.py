@@ -110,7 +110,7 @@ def test_tabs_of_a_live_run_are_up_to_date_when_they_open(open_page, served_worl
     served_world.round(run, 1, "passed", 1.6)
     page.wait_for_selector("#rounds >> text=1.60×", timeout=TIMEOUT_MS)
     page.click(".tabs >> text=Trace")
-    page.wait_for_selector(".event[data-kind=metric] >> text=best so far", timeout=TIMEOUT_MS)
+    page.wait_for_selector(".event[data-kind=span_end] >> text=best so far", timeout=TIMEOUT_MS)
     served_world.round(run, 2, "passed", 1.9)
     page.wait_for_selector("#outline >> text=Round 2", timeout=TIMEOUT_MS)
     shown = page.eval_on_selector_all(".event", "them => them.map(it => Number(it.dataset.seq))")

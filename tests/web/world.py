@@ -266,7 +266,11 @@ class World:
         drafts = [
             EventDraft("tool_result", answer, span=f"turn-{number}"),
             EventDraft("profiler_output", PROFILE, span=f"turn-{number}"),
-            EventDraft("span_end", {"span_kind": "turn", "ok": True, "duration_ms": 5210.0}),
+            EventDraft(
+                "span_end",
+                {"span_kind": "turn", "ok": True, "duration_ms": 5210.0},
+                span=f"turn-{number}",
+            ),
         ]
         services.record(run.pk, drafts, producer="agent")
         return submission

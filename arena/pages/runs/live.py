@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from arena.runs.display.rounds import Round, best_of, rounds_of
 from arena.runs.models import Run
 from arena.runs.states import RUN_JUDGED, RunStatus
-from arena.runs.trace.timeline import Entry
+from arena.runs.trace.entries import Entry
 
 MAX_CARDS = 12
 MAX_ENDED = 6

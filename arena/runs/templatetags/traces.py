@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from django import template
 from django.template.base import Parser, Token
@@ -12,13 +13,13 @@ from django.urls import reverse
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from arena.catalog.templatetags.figures import micros
+from arena.catalog.templatetags.figures import Scale, micros
 from arena.runs.code.deadline import PAGE_SECONDS, is_late, processor_seconds
 from arena.runs.code.side_by_side import split_html
 from arena.runs.code.sources import diff_html
 from arena.runs.trace.ansi import ansi_lines, without_escapes
+from arena.runs.trace.entries import Entry
 from arena.runs.trace.markdown import markdown_html
-from arena.runs.trace.timeline import Entry
 
 register = template.Library()
 
@@ -29,6 +30,11 @@ MAX_INLINE_DIFF = 2000
 SPILL = "spill"
 """Part of the name of each resource that counts spilled bytes."""
 PLAIN = "runs/events/other.html"
+
+
+class Bounds(NamedTuple):
+    low: float | None
+    high: float | None
 
 
 class InTime(template.Node):
@@ -123,31 +129,53 @@ def _left_out(entry: Entry, title: str, size: int) -> SafeString:
 
 
 @register.filter
-def resource_table(resources: dict[str, dict[str, float]]) -> dict[str, Any]:
+def scale_of_cases(cases: Sequence[Entry]) -> Scale:
+    """Return the axis that holds the intervals of measured cases."""
+    return Scale.over(Bounds(case.event.body["low"], case.event.body["high"]) for case in cases)
+
+
+@register.filter
+def resource_table(entry: Entry) -> dict[str, Any]:
     """Return the resources of kernels as names of columns and rows of cells, and in short.
 
-    A cell has its value, and whether it counts spilled bytes. Columns without a value but 0 are
-    left out, but registers. `spilled` is the sum of all spilled bytes.
+    A cell has its value, whether it counts spilled bytes, and the change since the compiler
+    reported the kernel last; None where that is unknown. Columns without a value but 0, now and
+    then, are left out, but registers. `changed` is the number of kernels with a change, `spilled`
+    the sum of all spilled bytes.
     """
-    used = {name for values in resources.values() for name, value in values.items() if value}
+    resources: dict[str, dict[str, float]] = entry.event.body["resources"]
+    earlier = entry.earlier or {}
+    known = [*resources.values(), *(earlier[name] for name in resources if name in earlier)]
+    used = {name for values in known for name, value in values.items() if value}
     names = sorted(used | {"registers"}, key=lambda name: (name != "registers", name))
     registers = sorted(
         values["registers"] for values in resources.values() if "registers" in values
     )
+    rows = [
+        (
+            kernel,
+            [
+                (values.get(name), SPILL in name, _change(values, earlier.get(kernel), name))
+                for name in names
+            ],
+        )
+        for kernel, values in resources.items()
+    ]
     return {
         "names": [name.replace("_", " ") for name in names],
-        "rows": [
-            (kernel, [(values.get(name), SPILL in name) for name in names])
-            for kernel, values in resources.items()
-        ],
+        "rows": rows,
         "registers": (registers[0], registers[-1]) if registers else None,
-        "spilled": sum(
-            value
-            for values in resources.values()
-            for name, value in values.items()
-            if SPILL in name
-        ),
+        "changed": sum(any(change for *_, change in cells) for _, cells in rows),
+        "spilled": sum(value or 0 for _, cells in rows for value, spills, _ in cells if spills),
     }
+
+
+def _change(
+    values: Mapping[str, float], before: Mapping[str, float] | None, name: str
+) -> float | None:
+    if before is None or name not in values or name not in before:
+        return None
+    return values[name] - before[name]
 
 
 @register.simple_tag(takes_context=True)

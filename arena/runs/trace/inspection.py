@@ -10,8 +10,9 @@ from django.db.models import QuerySet
 
 from arena.runs.models import Event
 from arena.runs.spending import SPENDING_KINDS, Spending, spending
+from arena.runs.trace.entries import Entry
 from arena.runs.trace.outline import TURNS
-from arena.runs.trace.timeline import Entry, folded
+from arena.runs.trace.timeline import folded
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from django.db.models import Q, QuerySet
 
 from arena.runs.models import Evaluation, Event
-from arena.runs.trace.timeline import Entry, latest, span_of
+from arena.runs.trace.entries import Entry, latest, span_of
 
 MAX_ROWS = 120
 MAX_TITLE_CHARACTERS = 60

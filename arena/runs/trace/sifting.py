@@ -12,6 +12,7 @@ from django.db.models import Count, Q, QuerySet
 from django.http import QueryDict
 
 from arena.runs.models import Event
+from arena.runs.trace.joining import CASES
 from arena.runs.trace.timeline import place
 
 FAILED = ["failed", "rejected", "broken"]
@@ -21,7 +22,7 @@ SUBJECTS: Mapping[str, Q] = {
     "edits": Q(kind="file_edit", rev=0),
     "compiler": Q(kind="compiler_output", rev=0),
     "profiler": Q(kind="profiler_output", rev=0),
-    "verdicts": Q(kind__in=["gate_result", "metric"], rev=0)
+    "verdicts": Q(kind__in=["gate_result", "metric"], rev=0) & ~CASES
     | Q(kind__in=["span_begin", "span_end"], body__span_kind__in=["submission", "evaluation"]),
     "errors": Q(kind="error")
     | Q(kind__in=["tool_result", "compiler_output"], body__ok=False)

@@ -12,7 +12,8 @@ from typing import Any
 
 from arena.runs.models import Run
 from arena.runs.spending import spending
-from arena.runs.trace.timeline import Entry, rows
+from arena.runs.trace.entries import Entry
+from arena.runs.trace.timeline import rows
 
 VERSION = "ATIF-v1.4"
 SOURCES = {"assistant": "agent", "user": "user", "system": "system"}

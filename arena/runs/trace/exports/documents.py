@@ -17,7 +17,8 @@ from django.utils.html import escape, format_html
 from arena.catalog.templatetags.figures import clock, times
 from arena.runs.models import Run
 from arena.runs.trace.ansi import without_escapes
-from arena.runs.trace.timeline import Entry, rows
+from arena.runs.trace.entries import Entry
+from arena.runs.trace.timeline import rows
 
 SHOWN: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     "status": (("state", "reason"), {}),
@@ -146,6 +147,8 @@ def _row(entry: Entry) -> Row:
         more, results = _words(entry.result)
         words += ["→", *more]
         texts += results
+    if entry.cases:
+        texts.append(("\n".join(" ".join(_words(each)[0]) for each in entry.cases), "text"))
     if led := entry.outcome:
         result = times(led.speedup) if led.speedup is not None else led.verdict
         words.append(f"led to round {led.round}: {result}")
