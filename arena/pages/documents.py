@@ -21,6 +21,9 @@ from arena.runs.trace.markdown import highlighted
 
 TASKS = "tasks"
 """Name of the document that describes a folder of a task."""
+FOLDED_CHARACTERS = 8_000
+"""Of HTML, beyond which the sections of a document fold."""
+SECTION = re.compile(r"(<h2 [^>]*>.*?</h2>)\n")
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,18 @@ def html_of(document: Document) -> SafeString:
                 _relink(inner)
     html: str = parser.renderer.render(tokens, parser.options, {})
     wide = '<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>'
-    return mark_safe(html.replace("<table>", wide).replace("</table>", "</table></div>"))
+    html = html.replace("<table>", wide).replace("</table>", "</table></div>")
+    return mark_safe(_folded(html) if len(html) > FOLDED_CHARACTERS else html)
+
+
+def _folded(html: str) -> str:
+    """Return a document whose sections fold; a phone gets them closed, as a table of contents."""
+    begin, *rest = SECTION.split(html)
+    sections = zip(rest[::2], rest[1::2], strict=True)
+    return begin + "".join(
+        f'<details class="fold" open><summary>{heading}</summary>{text}</details>'
+        for heading, text in sections
+    )
 
 
 def _relink(token: Token) -> None:

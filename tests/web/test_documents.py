@@ -8,6 +8,9 @@ import pytest
 from django.urls import reverse
 
 from arena.pages.documents import listed
+from tests.web.conftest import PHONE, TIMEOUT_MS
+
+MAX_PHONE_PIXELS = 6000
 
 pytestmark = pytest.mark.django_db
 
@@ -28,6 +31,22 @@ def test_each_document_is_a_page_with_links_that_open(client):
                 continue
             other = client.get(path).content.decode() if path else page
             assert f'id="{anchor}"' in other, (name, target)
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_long_document_on_a_phone_is_short_and_opens_what_a_link_names(open_page):
+    page = open_page("/docs/threat-model/", PHONE)
+    page.wait_for_function("() => !document.querySelector('details.fold[open]')")
+    assert page.evaluate("document.documentElement.scrollHeight") < MAX_PHONE_PIXELS
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    page.goto(f"{page.url}#accepted-limits")
+    page.wait_for_selector("details[open] >> text=Known and not bounded", timeout=TIMEOUT_MS)
+    assert page.locator("details.fold[open]").count() == 1
+    assert page.locator("details.fold:not([open])").count() > 5
+    plain = open_page("/docs/threat-model/", java_script_enabled=False)
+    assert plain.locator("text=Known and not bounded").is_visible()
+    assert page.console_errors == []
 
 
 def test_robots_txt_disallows_private_pages(client):
