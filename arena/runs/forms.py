@@ -43,6 +43,28 @@ class AgentChoice:
     availability: Availability
     chosen: bool
 
+    @property
+    def works_on(self) -> str:
+        """Return the tasks that it takes, in words; empty for any task."""
+        return ", ".join(_in_words(pattern) for pattern in self.agent.tasks)
+
+
+def _in_words(pattern: str) -> str:
+    """Return a pattern of tasks in words: `*/*-to-cpp` stands for every track to cpp."""
+    operator, _, track = pattern.partition("/")
+    source, _, target = track.partition("-to-")
+    if "*" not in pattern:
+        return pattern
+    if "*" in source and "*" in target:
+        tracks = "every track"
+    elif "*" in source:
+        tracks = f"tracks to {target}"
+    elif "*" in target:
+        tracks = f"tracks from {source}"
+    else:
+        tracks = f"the track {track}"
+    return tracks if operator == "*" else f"{tracks} of {operator}"
+
 
 @dataclass(frozen=True)
 class OperatorChoice:

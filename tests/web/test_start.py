@@ -312,6 +312,21 @@ def test_start_form_names_the_device_that_a_run_would_wait_for(alices):
     assert "on a machine with this device" in page
 
 
+@pytest.mark.parametrize(
+    ("patterns", "words"),
+    [
+        (["*/*-to-*"], "Works on every track."),
+        (["*/torch-to-torch", "*/*-to-cpp"], "Works on the track torch-to-torch, tracks to cpp."),
+        (["rms_norm/cpp-to-cpp"], "Works on rms_norm/cpp-to-cpp."),
+        (["softmax/torch-to-*"], "Works on tracks from torch of softmax."),
+    ],
+)
+def test_start_form_names_the_tasks_of_an_agent_in_words(alices, patterns, words):
+    Agent.objects.filter(slug="tuner").update(tasks=patterns)
+    page = " ".join(alices.get(START).content.decode().split())
+    assert words in page
+
+
 def test_retired_task_page_has_no_start_link(alices):
     address = "/tasks/softmax/cpp-to-cpp/"
     assert f"{START}?task=softmax/cpp-to-cpp" in alices.get(address).content.decode()
