@@ -161,18 +161,28 @@ def _mebibytes(size: int) -> float:
 
 
 def fast_p_chart(steps: Sequence[FastShares]) -> Figure:
-    """Draw fast_p by round: a line for each speedup threshold p."""
+    """Draw fast_p by round: a line for each speedup threshold p.
+
+    Of lines that coincide the one with the largest p is drawn, and one that stays at 0 is not.
+    """
+    lines = {
+        tuple(step.shares[number] for step in steps): number
+        for number in range(len(SPEEDUP_THRESHOLDS))
+    }
+    largest = max((share for shares in lines for share in shares), default=0.0)
     data = [
         _line(
             number,
             name=f"fast_{bound:g} (≥ {bound:g}×)" if bound else "passed",
             x=[step.round for step in steps],
-            y=[step.shares[number] for step in steps],
+            y=list(shares),
             hovertemplate="after round %{x}: %{y:.0%}<extra>%{fullData.name}</extra>",
         )
-        for number, bound in enumerate(SPEEDUP_THRESHOLDS)
+        for shares, number in lines.items()
+        if any(shares)
+        for bound in SPEEDUP_THRESHOLDS[number : number + 1]
     ]
-    y = {**title("share of runs"), "tickformat": ".0%", "range": [0, 1.04]}
+    y = {**title("share of runs"), "tickformat": ".0%", "range": [0, 1.04 * (largest or 1.0)]}
     return figure(data, x=rounds_axis(len(steps), at_least=4), y=y)
 
 

@@ -87,6 +87,14 @@ def test_fast_p_chart_has_a_line_for_each_threshold():
     assert figure.data[0].y == (0.5, 1.0)
 
 
+def test_fast_p_chart_leaves_out_lines_that_coincide_and_fits_its_axis():
+    steps = [FastShares(1, (0.1, 0.1, 0.0, 0.0, 0.0)), FastShares(2, (0.2, 0.2, 0.1, 0.1, 0.0))]
+    drawn = fast_p_chart(steps)
+    names = [line["name"] for line in drawn["data"]]
+    assert names == ["fast_1 (≥ 1×)", "fast_1.5 (≥ 1.5×)"]
+    assert drawn["layout"]["yaxis"]["range"] == [0, pytest.approx(0.208)]
+
+
 def test_generalization_chart_joins_both_speedups_of_each_agent():
     drawn = generalization_chart([a_row("tuner", 2.0, 1.5), a_row("other", 1.2, None)])
     figure = plotly.graph_objects.Figure(drawn)

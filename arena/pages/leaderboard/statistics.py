@@ -58,7 +58,19 @@ def statistics(request: HttpRequest) -> HttpResponse:
 
 def context_of(found: Statistics, shown: Snapshot) -> dict[str, Any]:
     """Return charts, captions and names of devices for the template."""
-    context: dict[str, Any] = {}
+    parts = {
+        "deviance": ("Explained deviance", found.deviance),
+        "refinement": ("Refinement by round", found.refinement),
+        "spread": ("Spread across devices", found.spread),
+        "failures": ("Failure classes by category", found.failures),
+    }
+    context: dict[str, Any] = {
+        "lacking": [
+            (name, words, part.reason)
+            for name, (words, part) in parts.items()
+            if isinstance(part, NotEnough)
+        ]
+    }
     if isinstance(found.deviance, Deviance):
         context["deviance_chart"] = deviance_chart(found.deviance)
         context["deviance_caption"] = deviance_caption(found.deviance)

@@ -193,3 +193,13 @@ def test_charts_of_statistics_are_valid_figures(made):
     assert [len(trace.x) for trace in refinement.data] == [3, 3, 2]
     spread = plotly.graph_objects.Figure(context["spread_chart"])
     assert sorted(spread.data[0].y) == ["Attention", "Loss"]
+
+
+def test_analysis_without_a_failure_has_no_table_that_says_nothing(worked, client):
+    worked(1.5, 2.0)
+    page = " ".join(client.get("/analysis/").content.decode().split())
+    assert "passed each gate that they reached." in page
+    assert 'id="where"' not in page and 'id="which"' not in page and 'id="more"' in page
+    worked("wrong", repeat=1)
+    page = client.get("/analysis/").content.decode()
+    assert 'id="where"' in page and 'id="which"' in page and "WRONG_VALUES" in page
