@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.home import make_private
+from arena.static_digest import static_digest
 
 HEADLESS = os.environ.get("ARENA_HEADLESS") == "1"
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -242,10 +243,13 @@ STORAGES = {
     "texts": _store(os.environ.get("ARENA_STORE", "")),
 }
 
-STATIC_URL = f"{PREFIX}/static/"
-STATICFILES_DIRS = [BASE_DIR / "static"]
+STATIC = BASE_DIR / "static"
+STATIC_URL = f"{PREFIX}/static/" if HEADLESS else f"{PREFIX}/static/{static_digest(STATIC)}/"
+STATICFILES_DIRS = [STATIC]
 WHITENOISE_USE_FINDERS = True  # served from the source folders: nothing to collect before a start
 WHITENOISE_AUTOREFRESH = DEBUG
+if not DEBUG:
+    WHITENOISE_IMMUTABLE_FILE_TEST = rf"^{re.escape(STATIC_URL)}"  # the address has their digest
 
 ARENA_ALERT_URL = os.environ.get("ARENA_ALERT_URL", "")  # takes a POST with JSON
 SIGNUP_OPEN = os.environ.get("ARENA_SIGNUP", "open") != "closed"

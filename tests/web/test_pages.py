@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.templatetags.static import static
 from django.utils import timezone
 
 from arena.catalog.models import Operator, Task, Worker
@@ -12,6 +13,7 @@ from arena.runs import services
 from arena.runs.display.rounds import best_of, rounds_of
 from arena.runs.models import Evaluation, Event, Experiment, Measurement, Run
 from arena.runs.scoring.standings import rebuild
+from arena.static_digest import static_digest
 from evaluation.types import Interval
 from tests.arena.factories import LEASE, ask_for_verdict, gate, judge, report
 from tests.web.world import DEVICE, HIDDEN, SECRET
@@ -154,7 +156,7 @@ def test_run_list_filters_come_from_the_query(client, runs):
 
 
 def test_long_responses_are_compressed(client, runs):
-    for address in (f"/runs/{runs['passed'].pk}/", "/static/vendor/plotly/plotly-cartesian.min.js"):
+    for address in (f"/runs/{runs['passed'].pk}/", static("vendor/plotly/plotly-cartesian.min.js")):
         plain, packed = (
             client.get(address),
             client.get(address, headers={"Accept-Encoding": "gzip"}),
@@ -402,7 +404,24 @@ def test_login_and_logout_return_to_the_site(client, alice):
 
 def test_favicon_redirects_to_the_icon(client):
     answer = client.get("/favicon.ico")
-    assert (answer.status_code, answer.url) == (302, "/static/icon.svg")
+    assert (answer.status_code, answer.url) == (302, static("icon.svg"))
+
+
+def test_static_file_has_a_digest_in_its_address_and_is_kept_for_good(client, tmp_path):
+    page = client.get("/methodology/").content.decode()
+    addresses = re.findall(r'(?:src|href)="(/static/[^"]+)"', page)
+    assert len(addresses) > 4
+    for address in addresses:
+        assert re.match(r"/static/[0-9a-f]{12}/", address)
+        kept = client.get(address).headers["Cache-Control"]
+        assert "immutable" in kept and int(re.search(r"max-age=(\d+)", kept)[1]) > 86_400 * 300
+    old = re.sub(r"[0-9a-f]{12}", "0" * 12, addresses[0])
+    assert client.get(old).status_code == 404
+    (tmp_path / "a.js").write_text("a")
+    before = static_digest(tmp_path)
+    assert static_digest(tmp_path) == before != static_digest(tmp_path, ())
+    (tmp_path / "a.js").write_text("b")
+    assert static_digest(tmp_path) != before
 
 
 def test_admin_page_of_a_run_links_to_its_page(admin_client, runs):

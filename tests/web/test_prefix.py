@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import pytest
 from asgiref.sync import async_to_sync
 from asgiref.testing import ApplicationCommunicator
+from django.conf import settings
 from django.core.cache import cache
 from django.test import Client
 from websockets.exceptions import InvalidStatus
@@ -203,7 +204,14 @@ def test_api_below_a_prefix_describes_itself_and_refuses_as_json(below, served_w
 
 
 def test_paths_outside_the_prefix_are_not_found(below, served_world):
-    for path in ("/", "/leaderboard/", "/static/css/arena.css", f"{PREFIX}x/", "/ws/board/"):
+    for path in (
+        "/",
+        "/leaderboard/",
+        "/static/css/arena.css",
+        settings.STATIC_URL + "css/arena.css",
+        f"{PREFIX}x/",
+        "/ws/board/",
+    ):
         assert get(below.url + path)[0] == 404, path
     address = below.url.replace("http", "ws")
     with connect(f"{address}{PREFIX}/ws/board/", origin=below.url):

@@ -246,3 +246,11 @@ def test_workspace_on_a_phone_has_no_sideways_scrolling(open_page, run):
         page.wait_for_selector(".tab:not([hidden])", timeout=TIMEOUT_MS)
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, address
         assert page.console_errors == []
+
+
+def test_picture_of_a_whole_run_shows_its_last_row(open_page, run):
+    page = open_page(f"/runs/{run.pk}/?tab=trace")
+    page.wait_for_selector(f"#e{run.last_seq - 3}, .event:last-child", timeout=TIMEOUT_MS)
+    last = page.locator(".event > .kind").last
+    shown = last.evaluate("row => row.checkVisibility({ contentVisibilityAuto: true })")
+    assert shown and last.bounding_box()["y"] > page.viewport_size["height"], "far below the view"

@@ -24,6 +24,7 @@ from channels.testing import WebsocketCommunicator
 from django.contrib.auth.models import AnonymousUser
 from django.contrib.sessions.backends.db import SessionStore
 from django.db import connection
+from django.templatetags.static import static
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect as connect_now
 
@@ -412,7 +413,7 @@ def test_restarted_daphne_resumes_without_loss(start, database_url, valkey, repo
         assert follow(port, run, middle, last) == list(range(middle + 1, last + 1))
         with pytest.raises(InvalidStatus):
             connect_now(f"ws://127.0.0.1:{port}/ws/runs/{run.pk}/", origin="http://evil.example")
-        with urlopen(f"http://127.0.0.1:{port}/static/ninja/swagger-ui.css") as style:
+        with urlopen(f"http://127.0.0.1:{port}{static('ninja/swagger-ui.css')}") as style:
             assert style.status == 200
 
 
