@@ -252,7 +252,8 @@ def _filters(dice: random.Random) -> str:
         "experiment": lambda: f"experiment-{dice.randrange(EXPERIMENTS)}",
         "since": lambda: str(today - timedelta(days=dice.randrange(DAYS))),
         "until": lambda: str(today - timedelta(days=dice.randrange(DAYS))),
-        "generalization": lambda: dice.choice(["seen", "unseen", "gap"]),
+        "generalization": lambda: dice.choice(["seen", "unseen"]),
+        "score": lambda: dice.choice(["speedup", "sol"]),
     }
     names = dice.sample(sorted(values), dice.randint(1, 3))
     chosen = {"hardware": f"device-{dice.randrange(DEVICES)}"}

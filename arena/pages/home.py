@@ -14,12 +14,16 @@ from django.views.decorators.http import require_safe
 
 from arena.catalog.models import Task
 from arena.catalog.templatetags.figures import Scale
+from arena.charts import Figure
 from arena.leaderboard.analysis.ablation import ablation_tables
+from arena.leaderboard.charts import forest_chart
 from arena.leaderboard.kernels.claims import finding
 from arena.leaderboard.kernels.records import records
 from arena.leaderboard.ranking.boards import Board, boards, boards_of_tracks
 from arena.leaderboard.ranking.boards import leaders as fastest_of_tasks
 from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
+from arena.pages.charts.cards import Card
+from arena.pages.charts.files import chart_file
 from arena.pages.leaderboard.board import scale_of
 from arena.published.kernels import kernels
 from arena.published.outcomes import OUTCOMES
@@ -32,6 +36,8 @@ from arena.runs.states import RUN_JUDGED, RunStatus, Scope
 MAX_LEADERS = 3
 MAX_NEWEST_RUNS = MAX_NEWEST_RECORDS = 5
 MAX_ACTIVE_RUNS = 3
+MAX_CARD_ROWS = 6
+CARD_TEXT = "Live benchmark of AI agents that write GPU and CPU kernels: speed and generalization."
 
 
 @require_safe
@@ -42,7 +48,11 @@ def home(request: HttpRequest) -> HttpResponse:
         newest = _newest_table(visible)
     else:
         newest = computed(now, "newest runs", lambda: _newest_table(visible))
+    card = Card("Kernel Arena", CARD_TEXT, lambda: _first_forest(now))
+    if file := chart_file(request, {"card": card.drawing}):
+        return file
     context = {
+        "card": card,
         **_active(visible.active()),
         "leaders": computed(now, "home leaders", _leaders),
         "records": computed(now, "newest records", _records),
@@ -58,6 +68,13 @@ def methodology(request: HttpRequest) -> HttpResponse:
     tables = ablation_tables(settings.ADMISSIONS)
     context = {"reward": FORMULA, "ablations": tables, "outcomes": OUTCOMES.values()}
     return render(request, "methodology.html", context)
+
+
+def _first_forest(now: Snapshot) -> Figure | None:
+    """Return the chart of the leaders on the device with the most results."""
+    found = next((_with_ranks(board, now) for board in boards(shown=now)), None)
+    rows = (found.ranked or found.rows)[:MAX_CARD_ROWS] if found else []
+    return forest_chart(rows) if rows else None
 
 
 def unseen_scale(runs: Sequence[Run]) -> Scale:

@@ -25,6 +25,7 @@ from arena.leaderboard.kernels.records import Record, newest_records, runs_with_
 from arena.leaderboard.ranking.boards import Leader, leaders, options, tried_tasks
 from arena.leaderboard.ranking.filters import Filters
 from arena.leaderboard.ranking.results import snapshot
+from arena.pages.charts.cards import Card, first_of
 from arena.pages.charts.drawings import records_drawing, roofline_drawing
 from arena.pages.charts.files import Chart, chart_file
 from arena.pages.home import unseen_scale
@@ -213,6 +214,13 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         charts[f"roofline-{kernel.device.slug}"] = partial(roofline_drawing, kernel.roofline)
     for sizes, chart in context["memory"]:
         charts[f"memory-{sizes.device.slug}"] = partial(dict, chart)
+    drawn = list(charts.values())
+    context["card"] = card = Card(
+        f"{shown.operator.title}, {shown.track}",
+        f"Reference, cases, records and runs of a task of {shown.operator.category}.",
+        lambda: first_of(drawn),
+    )
+    charts["card"] = card.drawing
     return chart_file(request, charts) or render(request, "task.html", context)
 
 

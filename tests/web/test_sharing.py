@@ -85,3 +85,32 @@ def test_badge_shows_the_rank_of_a_public_agent_to_other_sites(client, world):
         quarantined_at="2026-01-01T00:00Z", quarantine_reason="A test."
     )
     assert client.get("/agents/scripted/badge.svg").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "page", ["/", "/leaderboard/?task_set=all", f"/tasks/{TASK}/", "run", "round"]
+)
+def test_shared_page_has_absolute_addresses_and_a_picture(client, world, page):
+    run = world.passed(TASK, "tuner", 2.1, rounds=2)
+    address = {"run": f"/runs/{run.pk}/", "round": f"/runs/{run.pk}/rounds/1/"}.get(page, page)
+    content = client.get(address).content.decode()
+    found = dict(re.findall(r'<meta property="(og:[\w:]+)" content="([^"]*)">', content))
+    assert found["og:title"] and found["og:description"].endswith(".")
+    assert found["og:url"] == f"http://testserver{address}"
+    image = found["og:image"].replace("&amp;", "&")
+    assert image.startswith("http://testserver/") and image.endswith("chart=card.png")
+    response = client.get(image.removeprefix("http://testserver"))
+    assert response.headers["Content-Type"] == "image/png"
+    assert response.headers["Cross-Origin-Resource-Policy"] == "cross-origin"
+    size = [int.from_bytes(response.content[at : at + 4]) for at in (16, 20)]
+    assert size == [int(found["og:image:width"]), int(found["og:image:height"])]
+    drawn = parsed(client.get(image.removeprefix("http://testserver")[:-3] + "svg").content)
+    texts = [each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert found["og:title"].split(":")[0][:20] in " ".join(filter(None, texts))
+    assert len(texts) > 6, "the texts of the card and of its chart"
+
+
+def test_picture_of_a_run_that_is_hidden_is_not_found(client, world):
+    run = world.passed(TASK, "tuner", 2.1, rounds=1)
+    hide(run)
+    assert client.get(f"/runs/{run.pk}/?chart=card.png").status_code == 404

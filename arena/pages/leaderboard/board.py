@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +40,7 @@ from arena.leaderboard.ranking.filters import (
 )
 from arena.leaderboard.ranking.rankings import GENERALIZATIONS, SEEN, SOL, SPEEDUP, Row
 from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
+from arena.pages.charts.cards import Card
 from arena.pages.charts.files import Chart, Drawing, chart_file
 from arena.pages.csv_file import csv_file
 from arena.pages.leaderboard.board_drawings import curve_drawing
@@ -74,6 +75,7 @@ SET_TITLE = (
     "Geomean over all tasks of this board, with its 95% CI. A task counts as 1× unless its kernel "
     "is surely faster than the baseline."
 )
+MAX_CARD_ROWS = 6
 NAMED_CURVES = 3
 """Curves of fast_p with a colour of their own."""
 CSV_COLUMNS = (
@@ -93,7 +95,9 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     shown = board(asked, now)
     rows = arranged(shown.rows, view, fast_shares(shown, now, view.p))
     page = Paginator(rows, ROWS_A_PAGE).get_page(request.GET.get("page"))
-    if file := chart_file(request, _charts(shown, asked, view, page, now)):
+    card = _card(shown, rows)
+    charts = _charts(shown, asked, view, page, now) | {"card": card.drawing}
+    if file := chart_file(request, charts):
         return file
     filters = shown.filters
     plain = Filters(
@@ -107,6 +111,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     key = ("table", asked, view, page.number)
     context = {
         **_view_context(asked, view),
+        "card": card,
         "curve": computed(now, ("curve", *key), lambda: _curve(shown, page, now)),
         "board": shown,
         "rows": page.object_list,
@@ -243,6 +248,18 @@ def _curve(shown: Board, page: Page[Row], now: Snapshot) -> dict[str, Any] | Non
         "ticks": [(tick, x_of(tick)) for tick in CURVE_TICKS],
         "levels": [(share_, y_of(share_, top)) for share_ in (top, top / 2)],
     }
+
+
+def _card(shown: Board, rows: Sequence[Row]) -> Card:
+    """Return what other sites show of a board: its leader, and the first agents."""
+    device = shown.device.name if shown.device else "no device"
+    leader = next((row for row in rows if row.rank == 1), None)
+    led = f"; {leader.agent.title} leads with {times(leader.set_speedup)}" if leader else ""
+    text = f"{len(shown.ranked)} ranked agents over {shown.size} tasks{led}."
+    first = list(rows[:MAX_CARD_ROWS])
+    return Card(
+        f"Leaderboard: {device}", text, lambda: forest_chart(first) if first else None, True
+    )
 
 
 def _charts(

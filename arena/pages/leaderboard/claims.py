@@ -12,11 +12,12 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from arena.catalog.templatetags.figures import Scale
+from arena.catalog.templatetags.figures import Scale, times
 from arena.filters import unknown_value
 from arena.leaderboard.kernels.claim_charts import claims_chart
 from arena.leaderboard.kernels.claims import by_model, by_outcome, finding, reasons_of, suite_boards
 from arena.leaderboard.ranking.suite_scores import FAST_P
+from arena.pages.charts.cards import Card
 from arena.pages.charts.files import chart_file
 from arena.pages.csv_file import csv_file
 from arena.published.kernels import (
@@ -100,7 +101,12 @@ def claim(request: HttpRequest, kernel_id: str) -> HttpResponse:
     if found is None:
         raise Http404
     others = same_problem(found)
+    ratios = f"claimed {times(found.claimed_speedup)}, judged {times(found.speedup)}"
+    card = Card(f"{found.model}: {found.problem}", f"{found.described.label}: {ratios}.")
+    if file := chart_file(request, {"card": card.drawing}):
+        return file
     context = {
+        "card": card,
         "kernel": found,
         "published": found.published_by,
         "task": task_of(found),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
+from arena.pages.charts.cards import run_card
+from arena.pages.charts.files import chart_file
 from arena.pages.runs.run import run_of
 from arena.runs.code.sources import changes, sources
 from arena.runs.display.profiles import Compiled, Kernel, Resources, compiled
@@ -27,7 +31,7 @@ def one_round(request: HttpRequest, run_id: str, number: int) -> HttpResponse:
     this = next(r for r in every if r.number == number)
     profiles = submission.evaluations.filter(scope=Scope.PROFILE, status=EvaluationStatus.DONE)
     events = shown.events.all()
-    context = {
+    context: dict[str, Any] = {
         "run": shown,
         "rounds": every,
         "resources": _resources(compiled(events, number), number),
@@ -42,7 +46,9 @@ def one_round(request: HttpRequest, run_id: str, number: int) -> HttpResponse:
         "next": number + 1 if number < len(every) else None,
         **verdict_of(shown, this.evaluation),
     }
-    return render(request, "round.html", context)
+    context["card"] = card = run_card(shown, every, number)
+    file = chart_file(request, {"card": card.drawing})
+    return file or render(request, "round.html", context)
 
 
 def _resources(found: Compiled | None, number: int) -> list[tuple[Kernel, Resources]]:

@@ -14,6 +14,8 @@ from django.views.decorators.http import require_POST, require_safe
 from arena.accounts.auth import signed_in
 from arena.errors import UserError
 from arena.notes.context import notes_of
+from arena.pages.charts.cards import run_card
+from arena.pages.charts.files import chart_file
 from arena.runs import services
 from arena.runs.display.past import marks, past_of
 from arena.runs.display.summary import shown_runs, summary_of
@@ -39,6 +41,9 @@ def run(request: HttpRequest, run_id: str) -> HttpResponse:
     tab = _tab(request, shown)
     context = _summary(request, shown) | {"tab": tab, "tabs": TABS.items()}
     context["template"] = f"runs/tabs/{tab}.html"
+    context["card"] = card = run_card(shown, context["rounds"])
+    if file := chart_file(request, {"card": card.drawing, "rounds": card.chart}):
+        return file
     context["lanes_later"] = shown.last_seq > EVENTS_OF_LANES
     if tab == "trace" and hasattr(shown, "archive"):
         context["template"] = "runs/tabs/archived.html"
