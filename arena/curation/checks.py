@@ -13,7 +13,7 @@ from arena.accounts.models import User
 from arena.audit.services import record
 from arena.catalog.models import Hardware, Worker
 from arena.curation.models import Check, CheckStatus, CheckStep, Draft
-from arena.curation.validation import problems_of, targets_of
+from arena.curation.validation import lacks_tolerance, problems_of, targets_of
 from arena.errors import Conflict, NotFound
 from arena.leases import SILENT
 
@@ -35,15 +35,39 @@ def request_check(draft: Draft, user: User, hardware_slug: str = "") -> Check:
         raise Conflict("This draft is closed.")
     if found := problems_of(draft.name, draft.files):
         raise Conflict(f"The files have problems: {found[0]}")
-    online = hardware_for_checks()
-    hardware = next((each for each in online if hardware_slug in ("", each.slug)), None)
-    if hardware is None:
-        if hardware_slug:
-            raise NotFound(f"No worker with the hardware {hardware_slug[:100]!r} is online.")
-        raise Conflict("No worker that measures is online.", "Start one: `make arena`.")
+    hardware = _online(hardware_slug)
     tracks = targets_of(draft.name, draft.files)
     if all(hardware.kind not in kinds for _, kinds in tracks):
         raise Conflict(f"{hardware.name} can judge none of its tracks.")
+    return _requested(draft, user, hardware, "draft.check")
+
+
+def request_fit(draft: Draft, user: User, hardware_slug: str = "") -> Check:
+    """Ask a worker to fit the tolerance of a draft in the short form.
+
+    Raises: Conflict for files that need none or cannot be read, or without a worker.
+    """
+    if not draft.is_open:
+        raise Conflict("This draft is closed.")
+    if not lacks_tolerance(draft.name, draft.files):
+        raise Conflict("These files need no fit: correct their problems, or run the checks.")
+    return _requested(draft, user, _online(hardware_slug), "draft.fit", fits=True)
+
+
+def _online(slug: str) -> Hardware:
+    """Return the hardware with this slug, by default the first one. Raises Conflict, NotFound."""
+    online = hardware_for_checks()
+    hardware = next((each for each in online if slug in ("", each.slug)), None)
+    if hardware is None and slug:
+        raise NotFound(f"No worker with the hardware {slug[:100]!r} is online.")
+    if hardware is None:
+        raise Conflict("No worker that measures is online.", "Start one: `make arena`.")
+    return hardware
+
+
+def _requested(
+    draft: Draft, user: User, hardware: Hardware, action: str, fits: bool = False
+) -> Check:
     try:
         with transaction.atomic():
             check = Check.objects.create(
@@ -51,8 +75,9 @@ def request_check(draft: Draft, user: User, hardware_slug: str = "") -> Check:
                 content_hash=draft.content_hash,
                 hardware=hardware,
                 requested_by=user,
+                fits=fits,
             )
-            record(user, "draft.check", draft, f"On {hardware.name}.", check=check.pk)
+            record(user, action, draft, f"On {hardware.name}.", check=check.pk)
             queue.enqueue(*check.queue_message)
     except IntegrityError:
         raise Conflict(f"A check of this draft waits or runs on {hardware.name} already.") from None

@@ -22,7 +22,7 @@ from arena.curation.starter import starter_draft
 from arena.curation.validation import problems_of, targets_of
 from arena.errors import Conflict, Forbidden, NotFound, UserError
 from evaluation.errors import TaskError
-from evaluation.tasks.spec import folder_of
+from evaluation.tasks.spec import FITTED, folder_of
 
 MAX_COMMENT = 5_000
 
@@ -150,6 +150,27 @@ def remove_file(draft: Draft, user: User, path: str) -> None:
         record(user, "draft.remove", draft, path)
 
 
+def fitted(draft: Draft) -> dict[str, str] | None:
+    """Return what the newest fit of the present files found: `text` and `summary`; None before."""
+    steps = CheckStep.objects.filter(
+        check_of__draft=draft,
+        check_of__content_hash=draft.content_hash,
+        check_of__status=CheckStatus.PASSED,
+        check_of__fits=True,
+        body__type="fitted",
+    )
+    found: dict[str, str] | None = steps.order_by("-pk").values_list("body", flat=True).first()
+    return found
+
+
+def use_fit(draft: Draft, user: User) -> None:
+    """Write the fitted tolerance as a file of the draft. Raises Conflict without a fit."""
+    found = fitted(draft)
+    if found is None:
+        raise Conflict("No fit of these files has ended.", "Fit the tolerance first.")
+    save_file(draft, user, FITTED, str(found["text"]), draft.content_hash)
+
+
 def _locked(draft: Draft) -> Draft:
     return Draft.objects.select_for_update().get(pk=draft.pk)
 
@@ -180,7 +201,7 @@ def lacking(draft: Draft) -> list[str]:
     found = [str(problem) for problem in problems_of(draft.name, draft.files)]
     if found:
         return [f"The files have problems: {found[0]}"]
-    of_content = draft.checks.filter(content_hash=draft.content_hash).order_by("pk")
+    of_content = draft.checks.filter(content_hash=draft.content_hash, fits=False).order_by("pk")
     ended = (CheckStatus.PASSED, CheckStatus.FAILED)
     newest = {check.hardware_id: check.status for check in of_content if check.status in ended}
     passed = bool(newest) and CheckStatus.FAILED not in newest.values()

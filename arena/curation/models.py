@@ -93,7 +93,10 @@ class Draft(models.Model):
 
 
 class Check(Retried):
-    """One admission of a draft's content on one hardware; `total` is its number of steps."""
+    """One admission of a draft's content on one hardware; `total` is its number of steps.
+
+    One that `fits` computes the tolerance of the task instead, which is a step of its own.
+    """
 
     Status = CheckStatus
 
@@ -106,6 +109,7 @@ class Check(Retried):
     status = models.CharField(max_length=7, choices=CheckStatus, default=CheckStatus.QUEUED)
     message = models.TextField(blank=True)
     total = models.PositiveIntegerField(default=0)
+    fits = models.BooleanField(default=False)
 
     objects = LeasedQuerySet["Check"].as_manager()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
 from evaluation.kinds.kernel.load import load_operator, load_tasks
+from evaluation.tasks import spec
 from evaluation.tasks.operator import REFERENCE
 from evaluation.tasks.operator import Operator as LoadedOperator
 
@@ -121,6 +123,21 @@ def _text_problems(operator: LoadedOperator) -> Iterator[Problem]:
             yield Problem("task.toml", f"{field}: longer than {longest} characters; shorten it")
     if operator.level > MAX_LEVEL:
         yield Problem("task.toml", f"level: {operator.level} is above {MAX_LEVEL}")
+
+
+def lacks_tolerance(name: str, files: Mapping[str, str]) -> bool:
+    """Return whether readable files need a fit: for this reference no tolerance is written."""
+    with tempfile.TemporaryDirectory(prefix="arena-draft-") as place:
+        folder = Path(place) / name
+        write_files(folder, files)
+        try:
+            operator = spec.load_operator(folder, languages(), CPU, has_tolerance=False)
+            own = "tolerance" in tomllib.loads(files["task.toml"])
+            digest = spec.reference_hash(folder)
+        except (TaskError, ValueError, KeyError):
+            return False
+    fitted = files.get(spec.FITTED, "")
+    return operator.has_roundings and not own and f'reference = "{digest}"' not in fitted
 
 
 def targets_of(name: str, files: Mapping[str, str]) -> list[tuple[str, tuple[str, ...]]]:

@@ -39,7 +39,7 @@ PEAKS = "peaks"
 CHECK_SECONDS = 3 * 3600
 MAX_PROCESSES = 4096
 MAX_FILE_BYTES = 1 << 30
-KINDS = ("task", "skipped", "check", "attempt", "admission", "error")
+KINDS = ("task", "skipped", "check", "attempt", "admission", "fitted", "error")
 MAX_TEXT = 2_000
 
 
@@ -102,6 +102,9 @@ class _Checking:
         return child.follow(deadline=lambda: end, heartbeat=self._heartbeat)
 
     def _judge(self, tasks: Path, work: Path) -> list[str]:
+        if self.check.fits:
+            options = ["--tasks", str(tasks), "--stream"]
+            return [*judging.COMMAND, "fit", self.check.draft.name, *options]
         # Nothing but this check judges a draft's own mutants before they are published.
         options = ["--self-test", "--tasks", str(tasks), "--cache", str(work / "cache"), "--stream"]
         return [*judging.COMMAND, "admit", self.check.draft.name, *options]
@@ -162,6 +165,8 @@ class _Checking:
                 self.results.append(unsteady or body.get("admitted") is True)
                 if unsteady:
                     self.unsteady.append(str(body["task"])[:MAX_TEXT])
+            elif body["type"] == "fitted" and self.check.fits:
+                self.results.append(True)
             elif body["type"] == "error":
                 self.errors.append(str(body.get("message"))[:MAX_TEXT])
         if bodies:

@@ -17,16 +17,20 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from arena.accounts.auth import signed_in
 from arena.accounts.models import User
 from arena.catalog.models import Operator, Task
-from arena.curation import archives, checks, drafts, files
+from arena.curation import archives, checks, drafts, files, short_form
 from arena.curation.access import reviewers_only, staff_only
 from arena.curation.files import BadFiles
 from arena.curation.models import Check, Draft
-from arena.curation.validation import problems_of
+from arena.curation.validation import lacks_tolerance, problems_of
 from arena.errors import Conflict, NotFound, UserError
 from arena.filters import words_of
 from arena.runs.code.sources import changes
+from evaluation.tasks.spec import CATEGORIES
 
 MAX_CLOSED = 20
+SHORT_FIELDS = (
+    "title", "category", "families", "level", "arguments", "domain", "models", "reference",
+)  # fmt: skip
 STATES = {
     "published": Q(status=Task.Status.PUBLISHED),
     "retired": Q(status=Task.Status.RETIRED),
@@ -65,12 +69,20 @@ def index(request: HttpRequest) -> HttpResponse:
 @reviewers_only
 def new(request: HttpRequest) -> HttpResponse:
     """Create drafts by form, or from an archive or a folder."""
-    context: dict[str, object] = {"suffixes": archives.SUFFIXES}
+    context: dict[str, object] = {
+        "suffixes": archives.SUFFIXES,
+        "short": short_form.EXAMPLE,
+        "chosen": short_form.LANGUAGES[:2],
+        "languages": short_form.LANGUAGES,
+        "categories": CATEGORIES,
+    }
     if request.method == "POST":
         try:
             made = _create(request)
         except UserError as error:
             context |= {"error": error.text, "given": request.POST}
+            if request.POST.get("from") == "short":
+                context |= {"short": request.POST, "chosen": request.POST.getlist("languages")}
             return render(request, "curate/new.html", context, status=error.status)
         if len(made) > 1:
             messages.success(request, f"{len(made)} drafts were made.")
@@ -84,6 +96,10 @@ def _create(request: HttpRequest) -> list[Draft]:
     name = request.POST.get("name", "").strip()
     if request.POST.get("from") == "form":
         return [drafts.create_from_form(user, name, request.POST.get("title", ""))]
+    if request.POST.get("from") == "short":
+        fields = {each: request.POST.get(each, "") for each in SHORT_FIELDS}
+        form = short_form.ShortForm(languages=tuple(request.POST.getlist("languages")), **fields)
+        return drafts.create(user, {name: form.files()}, "the short form")
     found, origin = _uploaded(request)
     if "" in found:
         if not name:
@@ -132,6 +148,8 @@ def draft(request: HttpRequest, pk: int) -> HttpResponse:
         "draft": shown,
         "files": [(path, len(text.encode())) for path, text in sorted(shown.files.items())],
         "problems": found,
+        "lacks_tolerance": bool(found) and lacks_tolerance(shown.name, shown.files),
+        "fitted": drafts.fitted(shown) if shown.is_open else None,
         "lacking": drafts.lacking(shown) if shown.is_open and not found else [],
         "checks": of_draft,
         "unjudged": drafts.unjudged(shown) if shown.state == "approved" and not found else [],
@@ -173,6 +191,16 @@ def _check(request: HttpRequest, draft: Draft, user: User) -> str:
     return f"The check waits for {check.hardware.name}."
 
 
+def _fit(request: HttpRequest, draft: Draft, user: User) -> str:
+    check = checks.request_fit(draft, user, request.POST.get("hardware", ""))
+    return f"The fit waits for {check.hardware.name}."
+
+
+def _use_fit(request: HttpRequest, draft: Draft, user: User) -> str:
+    drafts.use_fit(draft, user)
+    return "The tolerance is a file of the draft now: run the checks."
+
+
 def _request_review(request: HttpRequest, draft: Draft, user: User) -> str:
     drafts.request_review(draft, user)
     return "A second person can review it now."
@@ -209,6 +237,8 @@ def _replace(request: HttpRequest, draft: Draft, user: User) -> str:
 
 ACTIONS: Mapping[str, Callable[[HttpRequest, Draft, User], str]] = {
     "check": _check,
+    "fit": _fit,
+    "use-fit": _use_fit,
     "request-review": _request_review,
     "review": _review,
     "publish": _publish,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,6 +37,7 @@ class KernelCommands(Commands):
         fit.set_defaults(command=fit_operators)
         fit.add_argument("operators", nargs="+", help="such as rms_norm")
         fit.add_argument("--tasks", type=Path, default=TASKS, help="the folder of operators")
+        fit.add_argument("--stream", action="store_true", help="print JSON lines, write no file")
 
     def find(self, root: Path, name: str, track: str, device: Device | None = None) -> Task:
         """Return a task. Raises RequestError where the device is of another kind."""
@@ -109,10 +111,21 @@ def fit_operators(options: argparse.Namespace) -> int:
                 fitted = reference_process.fit(fork_server, folder)
             except TaskError as error:
                 print(f"{name}: refused: {error}", file=sys.stderr)
+                if options.stream:
+                    message = str(error).replace(f"{folder}/", "")
+                    _print_line(type="error", task=name, message=message)
                 refused += 1
                 continue
-            print(f"{name}: {fit.text(fitted)}: {fit.write(folder, fitted)}")
+            if options.stream:
+                text = fit.content(folder, fitted)
+                _print_line(type="fitted", task=name, text=text, summary=fit.text(fitted))
+            else:
+                print(f"{name}: {fit.text(fitted)}: {fit.write(folder, fitted)}")
     return NOT_PASSED if refused else PASSED
+
+
+def _print_line(**body: str) -> None:
+    print(json.dumps(body), flush=True)
 
 
 COMMANDS = KernelCommands()

@@ -15,7 +15,9 @@ from django.contrib.auth import get_user_model
 from arena.catalog.models import Hardware, Worker
 from arena.curation import checks, drafts
 from arena.curation.models import Check, Draft
+from arena.curation.short_form import EXAMPLE, ShortForm
 from arena.curation.starter import starter_draft
+from arena.curation.validation import problems_of
 from evaluation.sandbox.features import isolation_features
 from runners.worker import checking, judging
 
@@ -130,6 +132,20 @@ def test_reference_reaches_nothing_but_its_sandbox(
     errors = [step["message"] for step in steps(check, "error")]
     assert errors
     assert all("RuntimeError: reached: []" in error for error in errors), errors
+
+
+def test_fit_of_a_short_form_gives_a_tolerance_with_which_it_can_be_read(draft: Draft) -> None:
+    author = draft.author
+    fields = {name: text for name, text in EXAMPLE.items() if name != "name"}
+    form = ShortForm(languages=("cpp",), **fields)
+    short = drafts.create(author, {"clipped_relu": form.files()}, "the test")[0]
+    check = checks.request_fit(short, author)
+    checking.check(check.pk)
+    check.refresh_from_db()
+    assert check.status == "passed", (check.message, steps(check, "error"))
+    drafts.use_fit(short, author)
+    assert "[measured]" in short.files["fitted.toml"]
+    assert problems_of(short.name, short.files) == []
 
 
 def test_reference_that_never_ends_is_ended_by_cancellation(

@@ -158,6 +158,13 @@ def text(fitted: Fit) -> str:
 
 def write(folder: Path, fitted: Fit) -> Path:
     """Write `fitted.toml`, and return its path."""
+    path = folder / FITTED
+    path.write_text(content(folder, fitted), encoding="utf-8")
+    return path
+
+
+def content(folder: Path, fitted: Fit) -> str:
+    """Return the text of `fitted.toml`."""
     lines = [
         f"# Written by `{fit_command(folder.name)}`, which is to be run after each change of",
         "# reference.py.",
@@ -174,9 +181,7 @@ def write(folder: Path, fitted: Fit) -> Path:
         if fitted.bfloat16 is not None:
             shown = min(fitted.bfloat16, 1e9)
             lines.append(f"error_of_bfloat16 = {shown:.2g}  # of the allowed error in float32")
-    path = folder / FITTED
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
+    return "\n".join(lines) + "\n"
 
 
 def small_cases(operator: Operator, dtype: str) -> list[Case]:

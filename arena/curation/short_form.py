@@ -1,0 +1,96 @@
+"""The short form of a task from the fields of a form: `task.toml` and `reference.py`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from arena.curation.files import BadFiles
+from evaluation.tasks.spec import CATEGORIES
+
+LANGUAGES = ("triton", "cuda", "cpp", "hip")
+MAX_LEVEL = 3
+EXAMPLE: Mapping[str, str] = {
+    "name": "clipped_relu",
+    "title": "Clipped ReLU",
+    "category": "Activation",
+    "families": "vision",
+    "level": "1",
+    "arguments": """\
+{ name = "x", role = "input", shape = ["rows", "cols"] },
+{ name = "out", role = "output", shape = ["rows", "cols"] },
+{ name = "limit", role = "scalar", dtype = "float32" },
+""",
+    "domain": """\
+dtypes = ["float32", "float16", "bfloat16"]
+rows = [1, 65536]
+cols = [1, 16384]
+limit = { choices = [6.0, 20.0] }
+""",
+    "models": """\
+mobilenet-v2 = { rows = 8192, cols = 1280, limit = 6.0, source = "MobileNetV2: last layer" }
+deepspeech = { rows = 4096, cols = 2048, limit = 20.0, source = "Deep Speech: hidden layers" }
+mobilenet-v1 = { rows = 8192, cols = 1024, limit = 6.0, source = "MobileNet: last layer" }
+""",
+    "reference": '''"""Clip `x` to the range from 0 to `limit`: out = min(max(x, 0), limit)."""
+
+
+def reference(x, limit):
+    return x.clamp(0, limit)
+''',
+}
+"""Fields that are a task by themselves, which an author changes."""
+
+
+@dataclass(frozen=True)
+class ShortForm:
+    """Fields of the form. Arguments, domain and models are lines of TOML."""
+
+    title: str
+    category: str
+    families: str
+    level: str
+    languages: tuple[str, ...]
+    arguments: str
+    domain: str
+    models: str
+    reference: str
+
+    def files(self) -> dict[str, str]:
+        """Return the files of the task. Raises BadFiles for a field that cannot be one of it."""
+        title = " ".join(self.title.split())
+        if not 1 <= len(title) <= 200:
+            raise BadFiles("A task needs a title of 1 to 200 characters.")
+        if self.category not in CATEGORIES:
+            raise BadFiles(f"{self.category[:80]!r} is no category.", "Choose one of the list.")
+        if self.level not in map(str, range(1, MAX_LEVEL + 1)):
+            raise BadFiles(f"{self.level[:20]!r} is no level.", f"Choose 1 to {MAX_LEVEL}.")
+        if not self.languages or not set(self.languages) <= set(LANGUAGES):
+            raise BadFiles("A task needs a language.", f"Choose among {', '.join(LANGUAGES)}.")
+        families = [each.strip() for each in self.families.split(",") if each.strip()]
+        table = (
+            f"title = {_quoted(title)}\n"
+            f"category = {_quoted(self.category)}\n"
+            f"families = {_listed(families)}\n"
+            f"level = {self.level}\n"
+            f"languages = {_listed(self.languages)}\n"
+            f"arguments = [\n{_lines(self.arguments)}]\n\n"
+            f"[domain]\n{_lines(self.domain)}\n"
+            f"[models]\n{_lines(self.models)}"
+        )
+        return {"task.toml": table, "reference.py": _lines(self.reference)}
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(_quoted, texts))}]"
+
+
+def _lines(text: str) -> str:
+    """Return the lines of a field, which a browser sends with another end."""
+    lines = text.replace("\r\n", "\n").rstrip("\n")
+    return f"{lines}\n" if lines else ""

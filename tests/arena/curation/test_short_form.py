@@ -1,0 +1,146 @@
+"""Tests of a task in the short form that is written and fitted in the browser."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from arena.catalog.models import Hardware
+from arena.catalog.task_folders import write_files
+from arena.curation import checks, drafts
+from arena.curation.models import Draft
+from arena.curation.short_form import EXAMPLE
+from arena.curation.validation import lacks_tolerance, problems_of
+from arena.errors import Conflict
+from evaluation.tasks.spec import reference_hash
+from tests.arena.factories import LEASE
+
+FIELDS = {**EXAMPLE, "from": "short", "languages": ["triton", "cpp"]}
+
+
+@pytest.fixture
+def page(client: Client, staff: Any) -> Client:
+    client.force_login(staff)
+    return client
+
+
+@pytest.fixture
+def short(page: Client) -> Draft:
+    assert page.post(reverse("draft-new"), FIELDS).status_code == 302
+    return Draft.objects.get()
+
+
+def fitted_text(draft: Draft, folder: Path) -> str:
+    """Return a fit of a draft, as the judge writes it."""
+    found = [str(problem) for problem in problems_of(draft.name, draft.files)]
+    assert len(found) == 1 and "no tolerance" in found[0], found
+    (folder / draft.name).mkdir(exist_ok=True)
+    write_files(folder / draft.name, draft.files)
+    digest = reference_hash(folder / draft.name)
+    constants = "".join(
+        f"{dtype} = {{ c1 = 4.0, c2 = 2.0 }}\n" for dtype in ("float32", "float16", "bfloat16")
+    )
+    return f'reference = "{digest}"\n\n[tolerance]\n{constants}'
+
+
+def end_fit(draft: Draft, user: Any, text: str) -> None:
+    check = checks.request_fit(draft, user)
+    assert checks.claim_check(check.pk, LEASE)
+    body = {"type": "fitted", "task": draft.name, "text": text, "summary": "float32 c1 4 c2 2"}
+    checks.add_steps(check.pk, LEASE, [body])
+    assert checks.finish_check(check.pk, LEASE, True)
+
+
+def test_form_offers_fields_that_are_a_task_by_themselves(page: Client) -> None:
+    text = page.get(reverse("draft-new")).content.decode()
+    for name in EXAMPLE:
+        assert f'name="{name}"' in text
+    assert "def reference(x, limit):" in text
+
+
+def test_fields_of_the_form_become_a_draft_that_lacks_a_tolerance_alone(
+    page: Client, short: Draft, bench: Hardware
+) -> None:
+    assert set(short.files) == {"task.toml", "reference.py"}
+    assert 'languages = ["triton", "cpp"]' in short.files["task.toml"]
+    assert lacks_tolerance(short.name, short.files)
+    shown = page.get(short.get_absolute_url()).content.decode()
+    assert "Fit the tolerance" in shown and "The files have" not in shown
+
+
+def test_tolerance_is_fitted_and_used_by_two_presses(
+    page: Client, short: Draft, staff: Any, bench: Hardware, tmp_path: Path
+) -> None:
+    act = reverse("draft-act", args=[short.pk, "fit"])
+    assert "The fit waits for A CPU" in page.post(act, follow=True).content.decode()
+    assert "being fitted" in page.get(short.get_absolute_url()).content.decode()
+    check = short.checks.get()
+    assert check.fits
+    assert "Fit of" in page.get(reverse("check", args=[check.pk])).content.decode()
+    checks.cancel_check(check, staff)
+    end_fit(short, staff, fitted_text(short, tmp_path))
+    shown = page.get(short.get_absolute_url()).content.decode()
+    assert "float32 c1 4 c2 2" in shown and "Use this tolerance" in shown
+    page.post(reverse("draft-act", args=[short.pk, "use-fit"]))
+    short.refresh_from_db()
+    assert "fitted.toml" in short.files and problems_of(short.name, short.files) == []
+    shown = page.get(short.get_absolute_url()).content.decode()
+    assert "Run the checks" in shown and "No check of these files has passed yet" in shown
+
+
+def test_changed_reference_needs_another_fit(
+    short: Draft, staff: Any, bench: Hardware, tmp_path: Path
+) -> None:
+    end_fit(short, staff, fitted_text(short, tmp_path))
+    drafts.use_fit(short, staff)
+    with pytest.raises(Conflict, match="need no fit"):
+        checks.request_fit(short, staff)
+    changed = short.files["reference.py"].replace("clamp(0", "clamp(1")
+    drafts.save_file(short, staff, "reference.py", changed)
+    assert lacks_tolerance(short.name, short.files)
+    with pytest.raises(Conflict, match="No fit of these files"):
+        drafts.use_fit(short, staff)
+
+
+def test_fit_of_files_that_cannot_be_read_is_refused(
+    short: Draft, staff: Any, bench: Hardware
+) -> None:
+    drafts.save_file(short, staff, "task.toml", "title = 1")
+    with pytest.raises(Conflict, match="correct their problems"):
+        checks.request_fit(short, staff)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("title", " ", "needs a title"),
+        ("category", "Nothing", "is no category"),
+        ("level", "9", "is no level"),
+        ("languages", [], "needs a language"),
+        ("languages", ["cobol"], "needs a language"),
+        ("name", "A b", "is no name of a task"),
+    ],
+)
+def test_wrong_field_is_refused_and_the_others_are_kept(
+    page: Client, field: str, value: object, problem: str
+) -> None:
+    data = {**FIELDS, "reference": "# mine\n", field: value}
+    answer = page.post(reverse("draft-new"), data)
+    text = answer.content.decode()
+    assert answer.status_code == 422 and problem in text
+    assert "# mine" in re.search(r'name="reference".*?</textarea>', text, re.DOTALL)[0]
+    assert not Draft.objects.exists()
+
+
+def test_hostile_text_stays_in_its_field(page: Client) -> None:
+    evil = 'x"\nlanguages = ["evil"]</textarea><script>'
+    page.post(reverse("draft-new"), {**FIELDS, "title": evil})
+    draft = Draft.objects.get()
+    assert draft.files["task.toml"].count("\nlanguages = ") == 1
+    shown = page.get(draft.get_absolute_url() + "file/?path=task.toml").content.decode()
+    assert "&lt;/textarea&gt;&lt;script&gt;" in shown and "</textarea><script>" not in shown
