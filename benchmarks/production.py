@@ -228,15 +228,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the results of several processes as one; of two verdicts on a submission the later.
 
-    Each verdict has the judge's source that gave it, and all else is that of the latest process.
-    Cards of one kind and one version of PyTorch are required.
+    Each verdict has the version and the source of the judge that gave it, and all else is that of
+    the latest process. Cards of one kind and one version of PyTorch are required.
     """
     parts = sorted(parts, key=lambda part: str(part["at"]))
     assert len({(each["device"]["name"], each["torch"]) for each in parts}) == 1, "other machines"
     verdicts: dict[str, Any] = {}
     repeats: dict[str, list[Any]] = {}
     for part in parts:
-        named = {"source": part["judge"]["source"]}
+        named = {"source": part["judge"]["source"], "judge": part["judge"].get("version")}
         for slug, verdict in part["verdicts"].items():
             if slug not in verdicts or verdicts[slug]["at"] < verdict["at"]:
                 verdicts[slug] = {**named, **verdict}

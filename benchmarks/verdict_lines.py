@@ -81,7 +81,6 @@ def read(name: str) -> Any:
 
 def modules(production: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the verdicts on modules of live models."""
-    version = production["judge"]["version"]
     for slug, found in production["verdicts"].items():
         name, _, submission = slug.partition("/")
         agent, made_by = MODULE_MADE_BY[submission]
@@ -90,7 +89,7 @@ def modules(production: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             **module_line(name, found, found.get("errors")),
             "agent": agent,
             "made_by": made_by,
-            "judge_version": version,
+            "judge_version": found["judge"],
             "judged_at": found["at"],
             "setting": setting(architecture),
             "machine": {
