@@ -1,7 +1,7 @@
 """Ablation: which tricks escape where a single mechanism of the judge is turned off.
 
     python benchmarks/ablation.py [--device cpu|gpu] [--mechanism NAME ...] [--tricks PATTERN ...]
-        [--seconds SECONDS] [--keep] [--output FILE]
+        [--seconds SECONDS] [--keep] [--precision] [--output FILE]
 
 Each trick of the suite is judged with every mechanism on, static analysis off. Those that compile,
 integrity or correctness refuse do not concern timing and are left, unless one of the mechanisms
@@ -15,6 +15,9 @@ shows that something can be done, not that it pays on so small a case or so busy
 
 An H200 takes about half an hour, so four calls with `--seconds 540`.
 
+With `--precision` no trick is judged, but honest code, often and with single mechanisms off: a
+mechanism also earns its place by making verdicts more precise.
+
 No verdict is started later than SECONDS after the start. FILE is continued by the same command.
 Where the judge's source has changed since, it is begun anew; with `--keep` the cells of the earlier
 source stay, and each names its source.
@@ -25,6 +28,8 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import math
+import statistics
 import sys
 import tempfile
 import time
@@ -56,6 +61,8 @@ MAX_VERDICTS = 4
 """Verdicts on a trick that seems to escape."""
 TRIES = 3
 """Verdicts with every mechanism on, on a trick that must be refused, until one refuses it."""
+PRECISION_VERDICTS, WIDER = 40, 1.5
+"""Verdicts on honest code with a mechanism off, and the ratio of their half widths that matters."""
 SLOWS_THE_BASELINE = "19"
 """The row of tricks that work at times only, so that they are judged three times at least."""
 PERFORMANCE, GENERALIZATION = GateName.PERFORMANCE, GateName.GENERALIZATION
@@ -75,6 +82,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if any(fnmatchcase(trick.name, pattern) for pattern in options.tricks)
     ]
     chosen = [m for m in MECHANISMS if options.device in m.kinds and m.name in options.mechanism]
+    if options.precision:
+        with ablation:
+            for mechanism in (None, *chosen):
+                ablation.repeat_honest(tricks[0].counterpart(), mechanism)
+        return 0
     with ablation:
         if options.device == GPU:
             ablation.suite.build_all(tricks, options.cache)
@@ -106,6 +118,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tricks", nargs="+", default=["*"], metavar="PATTERN")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--precision", action="store_true")
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
@@ -130,16 +143,18 @@ class Ablation:
             from tests.evaluation.hostile import submissions  # type: ignore[no-redef]
         self.suite, self._conftest = submissions, conftest
         self.cells: dict[str, dict[str, dict[str, Any]]] = {}
+        self.precision: dict[str, dict[str, Any]] = {}
+        """Spread of verdicts on honest code, by the name of the mechanism that is off."""
         self._source = source_of_judge()
         if output.is_file():
             known = json.loads(output.read_text())
             if keep or known["judge"]["source"] == self._source:
-                self.cells = known["cells"]
+                self.cells, self.precision = known["cells"], known.get("precision", {})
                 for cell in (cell for cells in self.cells.values() for cell in cells.values()):
                     cell.setdefault("source", known["judge"]["source"])
             else:
                 print(f"{output} is of another judge and begun anew")
-        self._honest: dict[tuple[str, str], list[Report]] = {}
+        self._honest: dict[tuple[str, str, str], list[Report]] = {}
         self._patches = pytest.MonkeyPatch()
 
     def needed(self, trick: Any, mechanism: Mechanism | None) -> bool:
@@ -168,6 +183,25 @@ class Ablation:
         print(f"{now()} {name} {trick.name}: {json.dumps(cell)}", flush=True)
         write_json(self.output, self._data(), indent=1)
 
+    def repeat_honest(self, honest: Any, mechanism: Mechanism | None) -> None:
+        """Judge honest code several times with a mechanism off, and write the file."""
+        name = mechanism.name if mechanism else ALL_ON
+        with pytest.MonkeyPatch.context() as patch:
+            if mechanism:
+                mechanism.off(patch)
+            honest.judge(self.cache)  # the first one starts what the others find
+            seen = [honest.judge(self.cache).seen for _ in range(PRECISION_VERDICTS)]
+        logs = [math.log(each.speedup) for each in seen if each]
+        widths = [math.log(each.high / each.low) / 2 for each in seen if each]
+        self.precision[name] = {
+            "verdicts": len(logs),
+            "spread": round(statistics.stdev(logs), 5),
+            "half_width": round(statistics.median(widths), 5),
+            "source": self._source,
+        }
+        print(f"{now()} {name} {honest.name}: {json.dumps(self.precision[name])}", flush=True)
+        write_json(self.output, self._data(), indent=1)
+
     def _cell(self, trick: Any, name: str) -> dict[str, Any]:
         """Return verdicts, gain and escape of a trick with what is on now."""
         paths = {}
@@ -190,7 +224,8 @@ class Ablation:
         by = self._refusals.mechanism(first.message, hidden) if refused else None
         if refused is None or least > 1:
             counterpart = trick.counterpart()
-            compared.honest = self._honest.setdefault((name, counterpart.name), [])
+            key = (name, counterpart.name, counterpart.header.get("operator", ""))
+            compared.honest = self._honest.setdefault(key, [])
             while len(compared.honest) < 2:
                 compared.honest.append(counterpart.judge(self.cache))
             while len(compared.trick) < MAX_VERDICTS:
@@ -238,8 +273,16 @@ class Ablation:
                 "tried": len(tried),
                 "escapes": escapes,
                 "passes": [trick for trick in newly("passes") if trick not in escapes],
+                "less_precise": self._is_less_precise(name),
             }
         return rows
+
+    def _is_less_precise(self, name: str) -> bool:
+        """Return whether intervals of honest code are much wider without a mechanism."""
+        if name not in self.precision:
+            return False
+        half_width = {key: self.precision[key]["half_width"] for key in (ALL_ON, name)}
+        return bool(half_width[name] > WIDER * half_width[ALL_ON])
 
     def _data(self) -> dict[str, Any]:
         found = {trick: cells[ALL_ON] for trick, cells in self.cells.items() if ALL_ON in cells}
@@ -253,6 +296,7 @@ class Ablation:
             "escapes_with_all_on": escapes,
             "passes_with_all_on": [trick for trick in passes if trick not in escapes],
             "mechanisms": self.table(),
+            "precision": self.precision,
             "cells": self.cells,
         }
 
