@@ -6,7 +6,18 @@ import os
 import stat
 from pathlib import Path
 
+from django.conf import settings
+
 PRIVATE_MODE, PRIVATE_UMASK = 0o700, 0o077
+
+
+def judge_home() -> Path:
+    """Return the folder of what the judge reads and writes: tasks of the database, and its cache.
+
+    It is ARENA_HOME, or a folder beside it where the judge is a user who cannot enter that.
+    """
+    home: Path = settings.ARENA_HOME
+    return home.with_name(f"{home.name}-judge") if settings.JUDGE_USER else home
 
 
 def make_private(home: Path) -> None:

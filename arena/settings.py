@@ -22,6 +22,7 @@ ARENA_HOME = Path(os.environ.get("ARENA_HOME", BASE_DIR / ".arena")).resolve()
 ARENA_HARNESSES = Path(os.environ.get("ARENA_HARNESSES", ARENA_HOME / "harnesses")).resolve()
 ARENA_TASKS = Path(os.environ.get("ARENA_TASKS", BASE_DIR / "tasks")).resolve()
 ARENA_IMPORTED = Path(os.environ.get("ARENA_IMPORTED", ARENA_HOME / "imported")).resolve()
+JUDGE_USER = os.environ.get("ARENA_JUDGE_USER", "")  # of the machine, where root starts workers
 COMPARED_TASK = os.environ.get("ARENA_COMPARED_TASK", "softmax/torch-to-torch")
 ARENA_CHECKOUTS = os.environ.get("ARENA_CHECKOUTS", "")  # a folder that curators read
 ADMISSIONS = BASE_DIR / "benchmarks" / "results"  # admission results, measured on our machines

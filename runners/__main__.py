@@ -104,18 +104,21 @@ def _worker(options: argparse.Namespace) -> int:
         from runners.worker.draining import drain, resume
 
         return drain() if options.drain else resume()
+    from runners.process.account import BadAccount
+    from runners.worker import judge_user
     from runners.worker.devices import NoHardware
     from runners.worker.worker import Duty, hardware_duties, serve
 
     os.nice(options.nice)
     try:
+        judge_user.prepare()
         if options.hardware:
             duties = hardware_duties(options.device)
         else:
             duties = [Duty(tuple(options.queues), options.threads)]
         ends = {"seconds": options.max_seconds, "idle_seconds": options.until_idle}
         serve(*duties, grace=options.grace, **ends)
-    except NoHardware as error:
+    except (NoHardware, BadAccount) as error:
         print(f"worker: {error}", file=sys.stderr)
         return 1
     return 0

@@ -20,6 +20,7 @@ from typing import Any, TypedDict
 from django.conf import settings
 
 from arena.catalog.models import Operator, TaskFolder, TaskVersion
+from arena.home import judge_home
 from evaluation.errors import TaskError
 from evaluation.judge.kinds import kind_of
 from evaluation.sandbox import untrusted_files
@@ -43,7 +44,7 @@ def root_of(version: TaskVersion) -> Path:
     if version.folder_id is None:
         return root_of_operator(version.task.operator)
     folder = TaskFolder.objects.defer("files").get(pk=version.folder_id)
-    root: Path = settings.ARENA_HOME / "tasks" / folder.content_hash
+    root = judge_home() / "tasks" / folder.content_hash
     place = Path(version.task.kind.below) / folder.operator
     if not (root / place).is_dir():
         _write(root, place, folder.files)

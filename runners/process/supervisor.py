@@ -20,6 +20,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from evaluation.sandbox.resource_watch import Excess, ResourceWatch
+from runners.process.account import Account
 
 SUBREAPER = Path(__file__).with_name("subreaper.py")
 HEARTBEAT_SECONDS = 2.0
@@ -85,9 +86,9 @@ class Child:
     """A command under a subreaper, in a session of its own; `on_lines` gets its stdout.
 
     `stdin` is its whole input; with None it is asked later. When it is to end, it has
-    `grace_seconds` to do so by itself. `on_lines` is called by whoever
-    drains, one caller at a time. It raises OverflowError to end the child; any other exception also
-    ends it, and reaches the caller of `follow`.
+    `grace_seconds` to do so by itself. It runs as `account`, by default as this user. `on_lines` is
+    called by whoever drains, one caller at a time. It raises OverflowError to end the child; any
+    other exception also ends it, and reaches the caller of `follow`.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Child:
         pass_fds: Sequence[int] = (),
         line_bytes: int = LINE_BYTES,
         grace_seconds: float = 0,
+        account: Account | None = None,
     ) -> None:
         self.on_lines = on_lines
         self._grace_seconds = grace_seconds
@@ -123,6 +125,9 @@ class Child:
                 env=env,
                 pass_fds=pass_fds,
                 start_new_session=True,
+                user=account.uid if account else None,
+                group=account.gid if account else None,
+                extra_groups=account.groups if account else None,
             )
         assert self._process.stdout and self._process.stderr
         self._out, self._err = self._process.stdout.fileno(), self._process.stderr.fileno()

@@ -31,7 +31,7 @@ from evaluation.sandbox import launch, untrusted_files
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 from runners.process.supervisor import Child, Ended, Ending, stopping
-from runners.worker import judging
+from runners.worker import judge_user, judging
 from runners.worker.bench import Bench, bench_of
 
 PACKAGE = Path(judging.__file__).resolve().parents[2] / "evaluation"
@@ -90,7 +90,7 @@ class _Checking:
         write_files(tasks / self.check.draft.name, self.check.draft.files)
         for folder in (code, tasks):
             untrusted_files.make_readable(folder)
-        if (measured := judging.cache() / PEAKS).is_dir():
+        if (measured := judge_user.cache() / PEAKS).is_dir():
             shutil.copytree(measured, work / "cache" / PEAKS)
         end = time.monotonic() + CHECK_SECONDS
         child = Child(

@@ -29,7 +29,8 @@ from evaluation import JUDGE_VERSION
 from evaluation.types import Split, Verdict
 from runners.worker.actors import current
 from runners.worker.bench import Bench, taken
-from runners.worker.judging import MEASURE, JudgeBroke, Judging, cache
+from runners.worker.judge_user import cache
+from runners.worker.judging import MEASURE, JudgeBroke, Judging
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,8 @@ from arena.runs.states import Scope
 from evaluation.kinds.module.composition import COMPOSITION
 from evaluation.types import Report, from_json
 from runners.worker.bench import Bench, bench_of
-from runners.worker.judging import MEASURE, JudgeBroke, Judging, cache, is_interruption
+from runners.worker.judge_user import cache
+from runners.worker.judging import MEASURE, JudgeBroke, Judging, is_interruption
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from django.conf import settings
 
 from evaluation.bench.devices.cores import shares
 from runners.process.supervisor import Child, Ending
-from runners.worker import judging
+from runners.worker import judge_user, judging
 from runners.worker.bench import Bench, of_processor
 
 HARDWARE_SECONDS = 600
@@ -58,10 +58,11 @@ def find_devices(name: str | None = None) -> dict[str, Found]:
 def _listed() -> list[dict[str, Any]]:
     lines: list[str] = []
     child = Child(
-        [*judging.COMMAND, "hardware", "--json", "--cache", str(judging.cache())],
+        [*judging.COMMAND, "hardware", "--json", "--cache", str(judge_user.cache())],
         on_lines=lines.extend,
         cwd=settings.BASE_DIR,
         env=judging.environment(),
+        account=judge_user.account(),
     )
     end = time.monotonic() + HARDWARE_SECONDS
     ended = child.follow(deadline=lambda: end)

@@ -21,6 +21,7 @@ from django.db import DatabaseError
 from arena import logs
 from arena.catalog.models import Hardware
 from arena.catalog.task_folders import root_of
+from arena.home import judge_home
 from arena.leases import is_limited
 from arena.runs import services
 from arena.runs.models import Evaluation
@@ -28,8 +29,9 @@ from arena.runs.states import EvaluationStatus, Scope
 from evaluation.code.building import nvcc
 from evaluation.types import GateResult, Profile, Report, Verdict, from_json
 from runners.process.supervisor import Child, Ended, Ending
-from runners.worker import artefacts, health
+from runners.worker import artefacts, health, judge_user
 from runners.worker.bench import Bench, OnLines, bench_of, beside_processor, taken
+from runners.worker.judge_user import cache
 from runners.worker.release import Release
 
 logger = logging.getLogger(__name__)
@@ -134,7 +136,7 @@ def _carry_out(
     with ExitStack() as stack:
         arrived = None
         if stage is MEASURE:
-            arrived = stack.enter_context(artefacts.arrived(evaluation.pk, cache()))
+            arrived = stack.enter_context(artefacts.arrived(evaluation.pk, judge_home()))
         work = Judging(
             f"evaluation {evaluation.pk}",
             evaluation.hardware,
@@ -146,25 +148,21 @@ def _carry_out(
             Release(settings.FINAL_STEP_SECONDS if evaluation.scope == Scope.FINAL else 0.0),
         )
         report = work.carry_out()
-    if report is None:
+    if report is None and judge_user.account() is None:  # else root would follow its links
         artefacts.send(evaluation, lease, cache() / "builds", work.built)
     return report
 
 
 def environment() -> dict[str, str]:
-    return {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+    """Return the environment of a judge; one of another user has its home in the cache."""
+    home = {"HOME": str(cache())} if judge_user.account() else {}
+    return {name: os.environ[name] for name in ENVIRONMENT if name in os.environ} | home
 
 
 def compiled_for(hardware: Hardware) -> dict[str, str]:
     """Return the environment in which a judge compiles for this hardware."""
     family = re.match(r"sm_\d+", hardware.arch)
     return {"ARENA_CUDA_ARCH": nvcc.exactly(family[0])} if family else {}
-
-
-def cache() -> Path:
-    """Return the judge's cache folder."""
-    path: Path = settings.ARENA_HOME / "judge"
-    return path
 
 
 def _request(evaluation: Evaluation, stage: Stage, arrived: Path | None) -> dict[str, Any]:
@@ -242,6 +240,7 @@ class Judging:
             stdin=stdin,
             cwd=settings.BASE_DIR,
             env={**environment(), **compiled_for(self.hardware), **added},
+            account=judge_user.account(),
         )
 
     def _receive_lines(self, lines: list[str]) -> None:

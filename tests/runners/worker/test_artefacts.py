@@ -132,6 +132,7 @@ def archive(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:
         archive("device", tarfile.CHRTYPE),
         b"no archive",
     ],
+    ids=["above", "link", "device", "none"],
 )
 def test_archive_that_reaches_outside_or_is_none_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from arena.catalog.models import Operator, Task
 from arena.catalog.services import store_admission
 from arena.catalog.task_folders import root_of_operator
+from arena.home import judge_home
 from evaluation.errors import RequestError
 from evaluation.judge.kinds import kind_of
 from evaluation.kinds.module.architectures import TRACK, not_admitted
@@ -41,7 +41,7 @@ class Command(BaseCommand):
             self.stdout.write(report_text.attempt(found))
 
         operators = Operator.objects.in_bulk(field_name="slug")
-        cache = settings.ARENA_HOME / "judge"
+        cache = judge_home() / "judge"
         refused = []
         for slug in self._slugs(slugs):
             operator, _, track = slug.partition("/")
