@@ -167,12 +167,12 @@ class Task(models.Model):
     @property
     def is_production(self) -> bool:
         """Return whether it replaces a module of a live model."""
-        return self.track == PRODUCTION  # which is the track of this suite alone
+        return self.kind.deployed
 
     @property
     def is_repository(self) -> bool:
         """Return whether a repository's own commands judge it, and its own clock times it."""
-        return self.track == REPOSITORY  # which is the track of this suite alone
+        return self.kind.own_clock
 
     @property
     def kind(self) -> Kind:

@@ -36,6 +36,7 @@ from arena.runs.display.baselines import timed_baselines
 from arena.runs.models import Run
 from arena.runs.querysets import RunQuerySet
 from arena.runs.states import RUN_JUDGED
+from evaluation.judge.kinds import kind_of
 
 BRIEF = "TASK.md"
 """The file of a workspace that has the prompt, which stands above."""
@@ -61,7 +62,7 @@ def tasks(request: HttpRequest) -> HttpResponse:
     words = words_of(request)
     published = Task.objects.visible_to(request.user).published()
     found = published.matching(**chosen).named(words).select_related("operator")
-    production = PRODUCTION in (chosen["suite"], chosen["track"])
+    production = any(kind_of(chosen[name]).deployed for name in ("suite", "track"))
     devices = options(Filters(suite=PRODUCTION) if production else Filters(), "hardware")
     asked = request.GET.get("hardware", "")
     device = next(

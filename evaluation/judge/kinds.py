@@ -143,6 +143,10 @@ class Kind:
     labels: Labels = Labels()
     more: tuple[str, ...] = ()
     """Words in the place of a track by which several tasks are judged together."""
+    deployed: bool = False
+    """Whether its speedup is that of a model with the submission in it."""
+    own_clock: bool = False
+    """Whether its own commands judge it, and its own clock times it."""
     sheet: Sheet = Sheet()
     tree: Callable[[Path, str], Tree | None] = no_tree
     """The tree of a task, by its folder of tasks and its name."""

@@ -23,6 +23,7 @@ from arena.leaderboard.disqualified import disqualified
 from arena.leaderboard.production import losses
 from arena.leaderboard.ranking.boards import (
     Board,
+    Option,
     board,
     boards_of_tracks,
     holding_options,
@@ -56,6 +57,7 @@ from arena.pages.leaderboard.board_view import (
     view_of,
 )
 from evaluation import JUDGE_VERSION
+from evaluation.judge.kinds import kind_of
 
 SELECTS = (
     ("suite", "Suite", "Kernel Arena"),
@@ -99,7 +101,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     charts = _charts(shown, asked, view, page, now) | {"card": card.drawing}
     if file := chart_file(request, charts):
         return file
-    filters = shown.filters
+    filters, kind = shown.filters, kind_of(shown.filters.suite)
     plain = Filters(
         hardware=filters.hardware,
         generalization=filters.generalization,
@@ -122,40 +124,39 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "core": filters.task_set == CORE,
         "tasks": shown.sorted_tasks if shown.size <= MAX_TASKS_LISTED else [],
         "elsewhere": [] if shown.ranked or narrowed else _elsewhere(shown, now),
-        "origins": [
-            (option, _address(request, origin=option.value), option.value == filters.origin)
-            for option in options(filters, "origin", now)
-        ],
-        "judges": [
-            (option, _address(request, judge=option.value), option.value == filters.judge)
-            for option in judges
-        ],
+        "origins": _links(request, options(filters, "origin", now), "origin", filters.origin),
+        "judges": _links(request, judges, "judge", filters.judge),
         "judge_choices": [(o.value, f"{o.label} ({o.count})") for o in judges],
         "asked": asked,
         "task_sets": TASK_SETS if filters.suite == NATIVE else [],
         "present": JUDGE_VERSION,
         "disqualified": disqualified(now),
-        "production": filters.suite == PRODUCTION,
-        "repository": filters.suite == REPOSITORY,
+        "production": kind.deployed,
+        "repository": kind.own_clock,
         "problems": [*problems, *wrong, *unknown(asked, now), *_unknown_agents(shown, view)],
         "holds_label": HOLDS.get(filters.holds, "").lower(),
         "holds": [(o.value, f"{o.label} ({o.count})") for o in holding_options(filters, now)],
         "generalization": GENERALIZATIONS[filters.generalization],
         "by_sol": filters.score == SOL,
         "rankings": [] if filters.suite in ONE_SPEEDUP else _rankings(request, filters),
-        "tabs": [
-            (
-                option,
-                _address(request, hardware=option.value, judge=""),
-                option.value == filters.hardware,
-            )
-            for option in options(filters, "hardware", now)
-        ],
+        "tabs": _links(
+            request, options(filters, "hardware", now), "hardware", filters.hardware, judge=""
+        ),
         "clear": address_of(plain),
         "selects": _selects(filters, now),
         "parts": parts_of(shown, view, now) if shown.rows else [],
     }
     return render(request, "leaderboard.html", context)
+
+
+def _links(
+    request: HttpRequest, found: Sequence[Option], name: str, chosen: str, **reset: str
+) -> list[tuple[Option, str, bool]]:
+    """Return the options of a filter, each with its address and whether it is chosen."""
+    return [
+        (option, _address(request, **{name: option.value}, **reset), option.value == chosen)
+        for option in found
+    ]
 
 
 @require_safe
@@ -288,8 +289,8 @@ def _table(shown: Board, asked: Filters, view: View, page: Page[Row], now: Snaps
     """Return one page of the rows as HTML, which is the same for everybody."""
     fast = fast_shares(shown, now, view.p)
     rows = list(page.object_list)
-    production = shown.filters.suite == PRODUCTION
-    losing = losses(now, shown.filters) if production else {}
+    kind = kind_of(shown.filters.suite)
+    losing = losses(now, shown.filters) if kind.deployed else {}
     spent = any(row.tokens is not None or row.cost is not None for row in shown.rows)
     sized = any(row.memory_ratio is not None for row in shown.rows)
     more = spent + sized - (view.p is not None)
@@ -301,8 +302,8 @@ def _table(shown: Board, asked: Filters, view: View, page: Page[Row], now: Snaps
         "set_title": SET_TITLE,
         "fast_label": "" if view.p is None else f"Faster than {times(view.p)}",
         "view": view,
-        "production": production,
-        "repository": shown.filters.suite == REPOSITORY,
+        "production": kind.deployed,
+        "repository": kind.own_clock,
         "by_sol": shown.filters.score == SOL,
         "scale": scale_of(rows),
         "spent": spent,

@@ -110,5 +110,6 @@ KIND = Kind(
         not_compared="a module is timed in its model, not on cases. The page of each run shows it.",
     ),
     more=(COMPOSITION,),
+    deployed=True,
     sheet=Sheet(SCORING, no_profile="`./arena-profile` profiles no modules of live models."),
 )

@@ -112,6 +112,7 @@ KIND = Kind(
         round="in a quick verdict",
         final="runs the benchmark more often",
     ),
+    own_clock=True,
     sheet=Sheet(SCORING, "`./arena-profile` profiles no repositories.", "the editable files"),
     tree=lambda root, name: ChangedCopy(find_task(root, name)),
 )
