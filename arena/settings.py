@@ -252,6 +252,7 @@ WHITENOISE_AUTOREFRESH = DEBUG
 if not DEBUG:
     WHITENOISE_IMMUTABLE_FILE_TEST = rf"^{re.escape(STATIC_URL)}"  # the address has their digest
 
+ARENA_NEWS_URL = os.environ.get("ARENA_NEWS_URL", "")  # takes a POST with JSON
 ARENA_ALERT_URL = os.environ.get("ARENA_ALERT_URL", "")  # takes a POST with JSON
 SIGNUP_OPEN = os.environ.get("ARENA_SIGNUP", "open") != "closed"
 DATA_UPLOAD_MAX_NUMBER_FILES = 500  # a folder of a task, uploaded file by file

@@ -7,6 +7,7 @@ import logging
 import threading
 import urllib.request
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, connection
@@ -25,14 +26,19 @@ def send(texts: Mapping[str, str]) -> bool:
     `texts` is by name of a worker. Returns: whether the receiver took it.
     """
     body = {"text": "\n".join(texts.values()), "workers": list(texts)}
+    return post(settings.ARENA_ALERT_URL, body)
+
+
+def post(url: str, body: Mapping[str, Any]) -> bool:
+    """Post a JSON object; a failure is logged. Return whether the receiver took it."""
     headers = {"Content-Type": "application/json"}
     data = json.dumps(body).encode()
     try:
         # The operator chose the address.
-        request = urllib.request.Request(settings.ARENA_ALERT_URL, data, headers)  # noqa: S310
+        request = urllib.request.Request(url, data, headers)  # noqa: S310
         urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS).close()  # noqa: S310
     except (OSError, ValueError) as error:
-        logger.warning("no alert was sent for %s: %s", ", ".join(texts), error)
+        logger.warning("no alert was sent: %s; it was: %s", error, body["text"])
         return False
     return True
 

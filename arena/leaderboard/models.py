@@ -1,4 +1,7 @@
-"""Table of compositions: the best kernels of an architecture, measured together on one device."""
+"""Tables of compositions and of announcements.
+
+A composition has the best kernels of an architecture, measured together on one device.
+"""
 
 from __future__ import annotations
 
@@ -86,3 +89,34 @@ class Composition(Retried):
     @property
     def active(self) -> bool:
         return self.status in ACTIVE
+
+
+class AnnouncementKind(models.TextChoices):
+    RECORD = "record", "Record"
+    LEADERS = "leaders", "First three of a board"
+
+
+class Announcement(models.Model):
+    """A new record, whose subject is a run, or the first three of a board, that of a device.
+
+    `number` counts the changes of a subject. `detail` has id, rank and speedup of leaders.
+    """
+
+    kind = models.CharField(max_length=7, choices=AnnouncementKind)
+    subject = models.CharField(max_length=100)
+    number = models.PositiveIntegerField(default=0)
+    detail: Any = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    sent_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-pk"]
+        constraints = [
+            one_of("kind", AnnouncementKind, "announcement_kind_known"),
+            models.UniqueConstraint(
+                fields=["kind", "subject", "number"], name="announcement_unique"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.subject}"

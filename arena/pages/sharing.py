@@ -7,15 +7,17 @@ from datetime import UTC
 
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
+from django.shortcuts import get_object_or_404, render
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.feedgenerator import Atom1Feed
 from django.views.decorators.http import require_safe
 
-from arena.catalog.templatetags.figures import times
+from arena.catalog.templatetags.figures import Scale, times
+from arena.leaderboard.announcements import described, path_of
 from arena.leaderboard.kernels.records import Record, records
+from arena.leaderboard.models import Announcement, AnnouncementKind
 from arena.leaderboard.ranking.boards import Board, board
 from arena.leaderboard.ranking.filters import Filters
 from arena.leaderboard.ranking.results import snapshot
@@ -23,6 +25,9 @@ from arena.pages.leaderboard.board_view import filters_of
 from arena.runs.agents import visible_to
 
 MAX_ENTRIES = 50
+EMBED_ROWS, EMBED_SECONDS = 5, 300
+EMBED_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'"
+"""No script, and no word on who may frame it: everybody may."""
 BIB_SPECIAL = re.compile(r"([&%$#_{}~^\\])")
 
 
@@ -49,6 +54,31 @@ def records_feed(request: HttpRequest) -> HttpResponse:
             author_name=run.agent.title,
             pubdate=run.ended_at,
             updateddate=run.ended_at,
+        )
+    return HttpResponse(feed.writeString("utf-8"), content_type=feed.content_type)
+
+
+@require_safe
+def leaders_feed(request: HttpRequest) -> HttpResponse:
+    """Return the changes of the first three of boards as Atom, those of `?hardware=` alone."""
+    device = request.GET.get("hardware", "").replace("\0", "")
+    changes = Announcement.objects.filter(kind=AnnouncementKind.LEADERS)
+    found = changes.filter(subject=device) if device else changes
+    feed = Atom1Feed(
+        title=" · ".join(["Kernel Arena, leaders", *filter(None, [device])]),
+        link=request.build_absolute_uri(reverse("leaderboard")),
+        description="The first three agents of each board, as they change.",
+        feed_url=request.build_absolute_uri(),
+    )
+    for change, text in described(found[:MAX_ENTRIES]):
+        address = request.build_absolute_uri(path_of(change))
+        feed.add_item(
+            title=text,
+            link=address,
+            description=f"By judge version {change.detail['judge'] or 'unknown'}.",
+            unique_id=f"{address}&change={change.number}",
+            pubdate=change.created_at,
+            updateddate=change.created_at,
         )
     return HttpResponse(feed.writeString("utf-8"), content_type=feed.content_type)
 
@@ -104,6 +134,26 @@ def _bib(text: str) -> str:
     """Return a text without what LaTeX would obey: names of agents are anybody's."""
     escapes = {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
     return BIB_SPECIAL.sub(lambda found: escapes.get(found[1], f"\\{found[1]}"), text)
+
+
+@require_safe
+def board_embed(request: HttpRequest) -> HttpResponse:
+    """Return the first agents of a board as a page that any other site may show in a frame."""
+    shown = board(filters_of(request)[0])
+    rows = (shown.ranked or shown.rows)[:EMBED_ROWS]
+    query = request.GET.urlencode()
+    context = {
+        "board": shown,
+        "rows": rows,
+        "address": f"{reverse('leaderboard')}{'?' if query else ''}{query}",
+        "scale": Scale.over(rows, "set_low", "set_high"),
+    }
+    response = render(request, "leaderboard/embed.html", context)
+    response.headers["Content-Security-Policy"] = EMBED_POLICY
+    response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+    response.headers["Cache-Control"] = f"max-age={EMBED_SECONDS}"
+    response.xframe_options_exempt = True
+    return response
 
 
 @require_safe

@@ -25,6 +25,7 @@ from arena.catalog import services as catalog
 from arena.catalog.checkouts import judge_problem, schema_problem
 from arena.catalog.models import Hardware
 from arena.catalog.workers import Worker
+from arena.leaderboard import announcements
 from arena.leases import is_limited, machine_of
 from arena.runs import artefacts
 from arena.runs import services as runs
@@ -208,6 +209,8 @@ def _reap_all(duties: Sequence[Duty], reap: Callable[[], int]) -> None:
     artefacts.make_room()
     fleet.forget_silent()
     alerts.watch()
+    if not any(duty.hardware for duty in duties):  # boards take a core for a moment
+        announcements.watch()
 
 
 def _hold_devices(duties: Sequence[Duty]) -> tuple[dict[str, str], str]:

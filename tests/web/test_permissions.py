@@ -66,6 +66,8 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     "leaderboard": [("GET", "", PUBLIC)],
     "leaderboard-csv": [("GET", "/leaderboard.csv", PUBLIC)],
     "leaderboard-bib": [("GET", "/leaderboard.bib", PUBLIC)],
+    "leaders-feed": [("GET", "/leaders.atom", PUBLIC)],
+    "leaderboard-embed": [("GET", "/leaderboard/embed/", PUBLIC)],
     "records-feed": [("GET", "/records.atom", PUBLIC)],
     "board-part": [
         ("GET", "/leaderboard/parts/frontier/", PUBLIC),

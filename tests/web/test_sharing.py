@@ -114,3 +114,17 @@ def test_picture_of_a_run_that_is_hidden_is_not_found(client, world):
     run = world.passed(TASK, "tuner", 2.1, rounds=1)
     hide(run)
     assert client.get(f"/runs/{run.pk}/?chart=card.png").status_code == 404
+
+
+def test_embedded_board_can_be_framed_by_any_site_and_runs_nothing(client, world):
+    world.passed(TASK, "tuner", 2.1, rounds=1)
+    response = client.get(f"/leaderboard/embed/?task_set=all&hardware={DEVICE['slug']}")
+    assert "X-Frame-Options" not in response.headers
+    policy = response.headers["Content-Security-Policy"]
+    assert "frame-ancestors" not in policy and "script-src" not in policy
+    page = response.content.decode()
+    assert "/agents/tuner/" in page and "<script" not in page and "csrf" not in page
+    assert f'href="/leaderboard/?task_set=all&amp;hardware={DEVICE["slug"]}"' in page
+    board = client.get("/leaderboard/")
+    assert board.headers["X-Frame-Options"] == "DENY"
+    assert 'href="/leaderboard/embed/' in board.content.decode()

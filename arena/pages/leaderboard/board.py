@@ -216,6 +216,7 @@ def _view_context(asked: Filters, view: View) -> dict[str, Any]:
         "all_agents": address_of(asked, whole),
         "csv": address_of(asked, view, reverse("leaderboard-csv")),
         "bib": address_of(asked, view, reverse("leaderboard-bib")),
+        "embed": address_of(asked, View(), reverse("leaderboard-embed")),
         "p": view.p or 1.0,
         "line": x_of(view.p or 1.0),
     }

@@ -91,7 +91,7 @@ def test_watch_with_an_unreachable_receiver_is_logged_and_tried_again(received, 
     there, settings.ARENA_ALERT_URL = settings.ARENA_ALERT_URL, "http://127.0.0.1:1/"
     Worker.objects.create(name="gpu-1/build", queues=["build"], pid=1, problem="Its disk is full.")
     assert watch() == 1
-    assert "no alert was sent for gpu-1/build" in caplog.text
+    assert "no alert was sent" in caplog.text and "gpu-1/build" in caplog.text
     settings.ARENA_ALERT_URL = there
     assert [watch(), watch(), len(received)] == [1, 0, 1]
 

@@ -1,0 +1,105 @@
+"""Announcements of records and of changed leaders: kept once, sent once, to a real receiver."""
+
+from __future__ import annotations
+
+import json
+import threading
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from django.utils import timezone
+
+from arena.catalog.models import Agent
+from arena.leaderboard import announcements
+from arena.leaderboard.models import Announcement
+from arena.runs.scoring.standings import touch
+from tests.arena.factories import hide, judged_run
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def received(settings):
+    """Return the bodies that a chat's webhook gets."""
+    bodies: list[dict] = []
+
+    class Webhook(BaseHTTPRequestHandler):
+        def do_POST(self):
+            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Webhook)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    settings.ARENA_NEWS_URL = f"http://127.0.0.1:{server.server_port}/hook"
+    yield bodies
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def judged(task, agent, hardware):
+    return partial(judged_run, hardware=hardware, ended_at=timezone.now())
+
+
+def watch() -> int:
+    """Watch, and send in this thread."""
+    return announcements.watch(lambda call: call())
+
+
+def test_watch_sends_a_record_and_the_changed_leaders_once(received, judged):
+    judged("first", "relu", 1.5)
+    assert [watch(), watch()] == [0, 0], "what stood before is not news"
+    run = judged("second", "relu", 2.0)
+    touch()
+    assert watch() == 2, "a record and new leaders"
+    assert watch() == 0
+    (body,) = received
+    kinds = {each["kind"]: each for each in body["announcements"]}
+    assert kinds["record"]["path"] == f"/runs/{run.pk}/"
+    assert kinds["record"]["text"].endswith("2.00× by second")
+    assert kinds["leaders"]["text"].endswith("1 second 2.00×, 2 first 1.50×")
+    assert body["text"].count("\n") == 1
+
+
+def test_watch_sends_again_what_the_receiver_did_not_take(received, judged, settings):
+    judged("first", "relu", 1.5)
+    watch()
+    judged("second", "relu", 2.0)
+    touch()
+    there, settings.ARENA_NEWS_URL = settings.ARENA_NEWS_URL, "http://127.0.0.1:1/"
+    watch()
+    assert Announcement.objects.filter(sent_at=None).count() == 2
+    settings.ARENA_NEWS_URL = there
+    assert watch() == 2
+    assert len(received) == 1
+
+
+def test_announcement_of_a_run_that_is_hidden_is_not_sent(received, judged):
+    judged("first", "relu", 1.5)
+    watch()
+    hide(judged("second", "relu", 2.0))
+    touch()
+    watch()
+    assert [each for body in received for each in body["announcements"]] == []
+
+
+def test_feed_of_leaders_has_each_change_without_the_name_of_a_withdrawn_agent(client, judged):
+    judged("first", "relu", 1.5)
+    watch()
+    judged("second", "relu", 2.0)
+    touch()
+    watch()
+    Agent.objects.filter(slug="first").update(
+        quarantined_at=timezone.now(), quarantine_reason="A test."
+    )
+    feed = client.get("/leaders.atom").content.decode()
+    assert feed.count("<entry>") == 2
+    assert "1 second 2.00×, 2 a withdrawn agent 1.50×" in feed and "first 1.50" not in feed
+    assert client.get("/leaders.atom?hardware=none").content.count(b"<entry>") == 0
