@@ -68,10 +68,12 @@ def _with_guests(events: QuerySet[Event], rows: list[Entry], join: Join) -> list
         known.pop("", None)
     if away := guests.keys() - hosts.keys():
         names = {name for span in away for name in (span, f"{span}-begin")}
-        found = events.filter(join.hosts, Q(span__in=away) | Q(event_id__in=names))
-        hosts |= {span_of(row.event): row for row in latest(events, list(found))}
+        last = max(guests[span].seq for span in away)
+        found = events.filter(join.hosts, Q(span__in=away) | Q(event_id__in=names), seq__lt=last)
+        hosts |= {span_of(row.event): row for row in latest(events, list(found.order_by("seq")))}
     if lacking := hosts.keys() - guests.keys():
-        found = events.filter(join.guests, span__in=lacking)
+        first = min(hosts[span].seq for span in lacking)
+        found = events.filter(join.guests, span__in=lacking, seq__gt=first).order_by("seq")
         guests |= {span_of(row.event): row for row in latest(events, list(found))}
     both = hosts.keys() & guests.keys()
     return _merged(rows, [replace(hosts[span], result=guests[span]) for span in both])
