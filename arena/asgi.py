@@ -14,10 +14,12 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "arena.settings")
 http = get_asgi_application()
 
 import arena.urls  # noqa: E402, F401  (models load after Django is set up)
+from arena import telemetry  # noqa: E402
 from arena.prefix import OwnPrefix  # noqa: E402
 from arena.runs.live.routing import websocket_urls  # noqa: E402
 from arena.sockets import SameOriginValidator  # noqa: E402
 
+telemetry.start()
 application = OwnPrefix(
     ProtocolTypeRouter(
         {

@@ -15,6 +15,8 @@ from dramatiq import Broker, Message, MessageProxy, Middleware
 from dramatiq.brokers.stub import StubBroker
 from dramatiq.errors import BrokerConnectionError
 
+from arena import telemetry
+
 logger = logging.getLogger(__name__)
 
 AGENTS = "agents"
@@ -58,7 +60,7 @@ def enqueue(actor: str, queue: str, *args: Any) -> None:
     A message that cannot be sent is not an error of the caller: the reaper sends it again.
     """
     message: Message[Any] = Message(
-        queue_name=queue, actor_name=actor, args=args, kwargs={}, options={}
+        queue_name=queue, actor_name=actor, args=args, kwargs={}, options={**telemetry.carrier()}
     )
     transaction.on_commit(lambda: _send(message))
 

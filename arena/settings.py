@@ -171,6 +171,7 @@ if "runserver" in sys.argv and not HEADLESS:  # the others would import a web se
     INSTALLED_APPS = ["daphne", *INSTALLED_APPS]
 
 MIDDLEWARE = [
+    *(["arena.telemetry.Requests"] if "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ else []),
     "arena.logs.Requests",
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.gzip.GZipMiddleware",  # which pads what it packs against BREACH

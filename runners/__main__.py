@@ -104,11 +104,13 @@ def _worker(options: argparse.Namespace) -> int:
         from runners.worker.draining import drain, resume
 
         return drain() if options.drain else resume()
+    from arena import telemetry
     from runners.process.account import BadAccount
     from runners.worker import judge_user
     from runners.worker.devices import NoHardware
     from runners.worker.worker import Duty, hardware_duties, serve
 
+    telemetry.start()
     os.nice(options.nice)
     try:
         judge_user.prepare()

@@ -13,7 +13,7 @@ from typing import Any
 import dramatiq
 from dramatiq import Broker, MessageProxy, Middleware
 
-from arena import logs, queue
+from arena import logs, queue, telemetry
 from runners.worker import attempt, judging
 
 ABOUT = {
@@ -66,6 +66,7 @@ class Current(Middleware):
 current = Current()
 broker = queue.broker()
 broker.add_middleware(current)
+broker.add_middleware(telemetry.Messages())
 
 
 @dramatiq.actor(broker=broker, queue_name=queue.AGENTS)

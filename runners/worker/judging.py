@@ -18,7 +18,7 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError
 
-from arena import logs
+from arena import logs, telemetry
 from arena.catalog.models import Hardware
 from arena.catalog.task_folders import root_of
 from arena.home import judge_home
@@ -102,7 +102,13 @@ def _judge(evaluation_id: int, stage: Stage, bench: Bench | None = None) -> None
         return
     logs.add(run=evaluation.submission.run_id)
     try:
-        report = _carry_out(evaluation, stage, lease, bench)
+        with telemetry.span(
+            f"verdict {stage.name}",
+            run=evaluation.submission.run_id,
+            evaluation=evaluation_id,
+            scope=evaluation.scope,
+        ):
+            report = _carry_out(evaluation, stage, lease, bench)
     except Exception as error:
         known = isinstance(error, JudgeBroke)
         text = str(error) if known else f"{type(error).__name__}: {error}"
@@ -256,6 +262,12 @@ class Judging:
                     logger.error("%s broke: %s", self.name, detail)
                 gate = from_json(GateResult, message)
                 self.built = gate.private.get("artefact") or self.built
+                telemetry.record(
+                    f"gate {gate.gate}",
+                    gate.duration_ms / 1e3,
+                    verdict=gate.verdict,
+                    reason=gate.reason or "",
+                )
                 if gate.used_hidden and self.release.step:
                     self.withheld.append(gate)
                 else:

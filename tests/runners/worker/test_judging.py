@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from arena import telemetry
+from arena.runs import services
+from arena.runs.models import Evaluation, Run
 from evaluation import device_kind
 from evaluation.bench.process import handle
 from evaluation.code.building import extensions, nvcc
@@ -62,3 +68,45 @@ def test_where_the_judge_failed_is_logged_before_it_is_tried_again(
     assert len(kept) == 2
     assert "evaluation 7 broke" in caplog.text and "\n  line 3" in caplog.text
     assert "hidden one" not in caplog.text
+
+
+@pytest.fixture
+def exporter() -> Iterator[InMemorySpanExporter]:
+    """Record the spans of a test."""
+    exporter = InMemorySpanExporter()
+    telemetry.start(SimpleSpanProcessor(exporter))
+    yield exporter
+    telemetry.stop()
+
+
+def test_gate_of_a_verdict_is_a_span_of_its_duration(exporter: InMemorySpanExporter) -> None:
+    here: Any = None
+    work = judging.Judging("evaluation 7", here, judging.MEASURE, None, {}, lambda: True)
+    with telemetry.span("verdict"):
+        work.receive(
+            {"type": "gate", "gate": "compile", "verdict": "failed", "reason": "BUILD_ERROR",
+             "duration_ms": 250.0}
+        )  # fmt: skip
+    gate, verdict = exporter.get_finished_spans()
+    assert (gate.name, gate.attributes) == (
+        "gate compile", {"verdict": "failed", "reason": "BUILD_ERROR"},
+    )  # fmt: skip
+    assert gate.parent.span_id == verdict.context.span_id
+    assert gate.end_time - gate.start_time == 250_000_000
+
+
+@pytest.mark.django_db(transaction=True)
+def test_verdict_is_a_span_with_its_run_also_where_its_judge_fails(
+    exporter: InMemorySpanExporter, start: Callable[..., Run], settings: Any, tmp_path: Any
+) -> None:
+    settings.ARENA_HOME = tmp_path
+    run = start()  # of a task that no judge has
+    services.claim_run(run.pk, "a lease")
+    submission = services.submit(run.pk, {"relu.cpp": "int relu;"})
+    evaluation = services.request_evaluation(submission, "round")
+    judging.build(evaluation.pk)
+    (verdict,) = exporter.get_finished_spans()
+    assert (verdict.name, verdict.status.is_ok) == ("verdict build", False)
+    assert verdict.attributes["run"] == run.pk
+    assert verdict.attributes["evaluation"] == evaluation.pk
+    assert Evaluation.objects.get().status == "queued"  # it is tried again
