@@ -26,7 +26,7 @@ from arena.catalog.models import Hardware, Task
 from arena.errors import Invalid, NotFound
 from arena.runs import agents, services
 from arena.runs.models import Blob, Event, Run, Submission
-from arena.runs.trace import archive
+from arena.runs.trace import retention
 
 router = Router(tags=["runs"])
 MAX_EVENTS = 500
@@ -139,19 +139,19 @@ def list_events(
 def get_blob(request: HttpRequest, run_id: str, seq: int, path: str = "") -> HttpResponse:
     """Return the full text of a cut value; `path` is a key of `body.blobs`."""
     run = visible_run(request, run_id)
-    event = next((each for each in archive.events_of(run, seq) if each.seq == seq), None)
+    event = next((each for each in retention.events_of(run, seq) if each.seq == seq), None)
     kept = event.body.get("blobs", {}).get(path) if event else None
     blob = Blob.objects.filter(pk=kept["sha256"]).first() if kept else None
     if blob is None:
         raise NotFound("This event keeps no such text.", "`path` is a key of its `body.blobs`.")
-    return HttpResponse(archive.text_of(blob), content_type="text/plain; charset=utf-8")
+    return HttpResponse(retention.text_of(blob), content_type="text/plain; charset=utf-8")
 
 
 def _page_of_archive(
     run: Run, after: int | None, before: int | None, limit: int
 ) -> tuple[list[Event], bool]:
     """Return a page of events of a run whose trace is archived, and whether there are more."""
-    events = list(archive.events_of(run))
+    events = list(retention.events_of(run))
     if after is not None:
         found = [event for event in events if event.seq > after]
         return found[:limit], len(found) > limit

@@ -398,7 +398,7 @@ class Event(models.Model):
 class Blob(models.Model):
     """A text too long for an event, which keeps its head and tail; keyed by its SHA-256.
 
-    The content is empty once it lies in the store: `arena.runs.trace.archive` reads either.
+    The content is empty once it lies in the store: `arena.runs.trace.retention` reads either.
     """
 
     sha256 = models.CharField(primary_key=True, max_length=64)

@@ -24,8 +24,8 @@ from arena.runs.scoring.answered import answered_by
 from arena.runs.spending import spending
 from arena.runs.states import Scope
 from arena.runs.trace import timeline
-from arena.runs.trace.archive import spent_by
 from arena.runs.trace.outline import outline
+from arena.runs.trace.retention import spent_by
 from arena.runs.trace.sifting import counts
 from arena.runs.trace.waterfall import waterfall
 from evaluation.device_kind import CPU

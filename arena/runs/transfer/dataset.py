@@ -17,7 +17,7 @@ from arena.runs.models import Evaluation, Measurement, Run, Submission
 from arena.runs.querysets import RunQuerySet
 from arena.runs.scores import Scores
 from arena.runs.states import RUN_JUDGED, EvaluationStatus, Scope
-from arena.runs.trace import archive
+from arena.runs.trace import retention
 
 SCORES = tuple(field.name for field in Scores._meta.get_fields())
 RUN = {
@@ -111,7 +111,7 @@ def write(folder: Path, licence: str) -> dict[str, int]:
     counts["events"] = 0
     for run in runs.iterator():
         with (folder / "traces" / f"{run.pk}.jsonl").open("w") as file:
-            for line in archive.lines(run):
+            for line in retention.lines(run):
                 file.write(line)
                 counts["events"] += 1
     card = CARD.format(day=timezone.now().date(), licence=licence, **counts)

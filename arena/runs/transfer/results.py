@@ -26,7 +26,7 @@ from arena.errors import UserError
 from arena.runs.models import Blob, Evaluation, Event, Experiment, Run, Submission
 from arena.runs.scores import Scores
 from arena.runs.states import RUN_JUDGED, Scope
-from arena.runs.trace import archive
+from arena.runs.trace import retention
 from evaluation import types
 
 FORMAT = 1
@@ -143,7 +143,7 @@ class _Unxz(RawIOBase):
 def line_of(run: Run) -> str:
     """Return one run as a line of JSON."""
     submissions = run.submissions.order_by("round")
-    events = list(archive.events_of(run))
+    events = list(retention.events_of(run))
     blobs = Blob.objects.filter(pk__in=set(chain.from_iterable(map(_blobs_of, events))))
     version = run.task_version
     whole = {
@@ -165,7 +165,7 @@ def line_of(run: Run) -> str:
             for submission in submissions
         ],
         "events": [_columns(event, EVENT) for event in events],
-        "blobs": {blob.sha256: archive.text_of(blob) for blob in blobs.order_by("sha256")},
+        "blobs": {blob.sha256: retention.text_of(blob) for blob in blobs.order_by("sha256")},
     }
     return json.dumps(whole, default=_serialised, separators=(",", ":"))
 

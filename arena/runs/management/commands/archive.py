@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from arena.runs.models import Run
-from arena.runs.trace import archive
+from arena.runs.trace import retention
 
 
 class Command(BaseCommand):
@@ -28,10 +28,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, days: float | None, restore: str | None, **options: Any) -> None:
         if restore:
             run = Run.objects.filter(pk=restore).first()
-            if run is None or not archive.restore(run):
+            if run is None or not retention.restore(run):
                 raise CommandError(f"No trace of a run {restore!r} is archived.")
             self.stdout.write(f"The trace of {restore} is in the database again.")
             return
-        texts = archive.move_blobs()
-        runs = 0 if days is None else sum(1 for _ in archive.archive_old(days))
+        texts = retention.move_blobs()
+        runs = 0 if days is None else sum(1 for _ in retention.archive_old(days))
         self.stdout.write(f"{texts} texts moved, traces of {runs} runs archived.")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from arena.errors import Conflict, TooLarge
 from arena.runs.models import Run
-from arena.runs.trace import archive
+from arena.runs.trace import retention
 from arena.runs.trace.exports import atif, documents
 
 MAX_EVENTS = 10_000
@@ -29,7 +29,7 @@ class Format:
 
 
 FORMATS = {
-    ARCHIVED: Format("JSON lines", "application/x-ndjson", archive.lines),
+    ARCHIVED: Format("JSON lines", "application/x-ndjson", retention.lines),
     "md": Format("Markdown", "text/markdown; charset=utf-8", documents.markdown),
     "html": Format("HTML", "text/html; charset=utf-8", documents.html),
     "atif.json": Format("ATIF", "application/json", atif.trajectory),

@@ -13,11 +13,10 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from arena import store
 from arena.accounts.models import User
 from arena.runs import services
 from arena.runs.models import ArchivedTrace, Blob, Event, Run, TrafficPart
-from arena.runs.trace import archive
+from arena.runs.trace import retention, store
 from arena.runs.trace.events import EventDraft
 from arena.runs.traffic import add_part
 from arena.runs.transfer.results import line_of
@@ -65,7 +64,7 @@ def test_archive_of_old_runs_drops_their_trace_and_keeps_their_verdicts(run: Run
     assert not Event.objects.exists() and not TrafficPart.objects.exists()
     assert run.submissions.get().evaluations.get().measurements.count() == measured > 0
     assert [json.loads(line) for line in store.get(archived.sha256).splitlines()] == before
-    assert archive.spent_by(archived).cost_usd == 0.5
+    assert retention.spent_by(archived).cost_usd == 0.5
 
 
 def test_archive_leaves_runs_that_are_young_or_at_work(run: Run, start: Callable[..., Run]) -> None:
@@ -96,17 +95,17 @@ def test_event_after_the_archive_follows_the_archived_ones(run: Run) -> None:
     before = envelopes(run)
     command("--days", "30")
     services.record(run.pk, [EventDraft("note", {"text": "late"})], producer="test")
-    events = [event.envelope() for event in archive.events_of(run)]
+    events = [event.envelope() for event in retention.events_of(run)]
     assert events[:-1] == before
     assert events[-1]["seq"] == len(before) + 1
-    assert archive.restore(run) == len(before)
+    assert retention.restore(run) == len(before)
     assert envelopes(run) == events
 
 
 def test_event_that_comes_while_a_run_is_archived_keeps_its_trace_here(run: Run) -> None:
     stale = Run.objects.get(pk=run.pk)
     services.record(run.pk, [EventDraft("note", {"text": "late"})], producer="test")
-    assert not archive.archive(stale)
+    assert not retention.archive(stale)
     assert Event.objects.filter(run=run).count() == stale.last_seq + 1
 
 

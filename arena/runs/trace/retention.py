@@ -14,12 +14,12 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from arena import store
 from arena.runs import traffic
 from arena.runs.archived import ArchivedTrace
 from arena.runs.models import Blob, Event, Run
 from arena.runs.spending import Spending, spending
 from arena.runs.states import RUN_ACTIVE
+from arena.runs.trace import store
 
 BATCH = 100
 COLUMNS = ("seq", "rev", "t_ms", "kind", "span", "parent", "actor", "body")

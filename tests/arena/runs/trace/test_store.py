@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from arena import store
+from arena.runs.trace import store
 
 TEXT = "übersetzt\n" * 100
 
@@ -70,7 +70,7 @@ PROGRAM = f"""
 import boto3, django
 django.setup()
 boto3.client("s3").create_bucket(Bucket="texts")
-from arena import store
+from arena.runs.trace import store
 text = {TEXT!r}
 try:
     store.get("0" * 64)
