@@ -29,10 +29,13 @@ import torch
 def get_inputs(axes_and_scalars, device):
     rows = axes_and_scalars["rows"]
     count = axes_and_scalars.get("experts", 4)
+    heads = 4
     weights = torch.rand(rows, count, device=device)
     weights = weights / weights.sum(dim=-1, keepdim=True)
     chosen = torch.stack([torch.randperm(count, device=device)[:2] for _ in range(rows)])
-    return {"weights": weights, "chosen": chosen.to(torch.int64), "factor": 0.5}
+    depth = axes_and_scalars["depth"]
+    bias = torch.randn(1, heads * depth, device=device)
+    return {"weights": weights, "chosen": chosen.to(torch.int64), "factor": 0.5, "bias": bias}
 
 
 @torch.no_grad()
@@ -67,7 +70,7 @@ GIVEN = {
     "chosen": CUSTOM,
     "factor": CUSTOM,
     "table": {"type": "random"},
-    "bias": {"type": "random"},
+    "bias": CUSTOM,
 }
 
 

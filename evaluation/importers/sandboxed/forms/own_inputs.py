@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from evaluation.importers.sandboxed.forms.generator import Generator
 from evaluation.importers.sandboxed.observation import Unsupported
@@ -16,11 +17,11 @@ class OwnInputs:
     It returns a dict, once and at its end. Raises: Unsupported.
     """
 
-    def __init__(self, function: ast.FunctionDef, axes: Collection[str]) -> None:
+    def __init__(self, function: ast.FunctionDef, axes: Mapping[str, Mapping[str, Any]]) -> None:
         if not function.args.args:
             raise Unsupported(f"{function.name}() does not take the axes")
         changed = _Axes(function.args.args[0].arg, axes).visit(copy.deepcopy(function))
-        changed.body = [node for node in changed.body if not _same(node)]
+        changed.body = [node for node in changed.body if not _same(node, axes)]
         self._generator = Generator(ast.fix_missing_locations(changed), {n: n for n in axes}, True)
         (value,) = self._generator.returned
         keys = value.keys if isinstance(value, ast.Dict) else []
@@ -67,10 +68,12 @@ class _Axes(ast.NodeTransformer):
         return ast.Name(str(name.value), ast.Load())
 
 
-def _same(node: ast.stmt) -> bool:
-    """Return whether a statement assigns a variable to itself, which an axis would not survive."""
-    return (
-        isinstance(node, ast.Assign)
-        and len(node.targets) == 1
-        and ast.unparse(node.targets[0]) == ast.unparse(node.value)
-    )
+def _same(node: ast.stmt, axes: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether a statement gives an axis the value that it has.
+
+    The axes are constants of the file, and a name that a function assigns is its own.
+    """
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return False
+    name, value = ast.unparse(node.targets[0]), ast.unparse(node.value)
+    return name in axes and value in (name, str(axes[name].get("value")))
