@@ -176,9 +176,8 @@ class Domain:
     ) -> Case:
         """Draw a case of one of `dtypes` (default: any) of at most `max_elements`.
 
-        A case that is too large is drawn again. After many such draws the smallest is returned.
-
-        Raises: TaskError where even that is too large.
+        A case that is too large is drawn again. After many such draws the smallest is returned,
+        even where it has more elements. Raises: TaskError where it exceeds `max_bytes`.
         """
         dtype = random.choice(tuple(dtypes) or self.dtypes)
         for _ in range(_ATTEMPTS if not self.required else _MORE_ATTEMPTS):
@@ -192,10 +191,8 @@ class Domain:
         if problem := self.problem(symbols):
             raise TaskError(f"domain: no case was found, and of its least values {problem}")
         smallest = self._case(name, dtype, symbols)
-        if not self._fits(smallest, max_elements):
-            raise TaskError(
-                f"domain: even its smallest case is larger than {max_elements} elements"
-            )
+        if not self.fits(smallest):
+            raise TaskError(f"domain: even its smallest case is larger than {self.max_bytes} bytes")
         return smallest
 
     def boundaries(
