@@ -61,6 +61,13 @@ _NOT_INTERPRETED = tuple(
     " language.map_elementwise".split()
 )
 """Names that kernels use and Triton 3.7's interpreter cannot run: of GPUs, and in PTX."""
+_NEEDS_GPU = tuple(
+    f"torch.cuda.{name}."
+    for name in "current_device current_stream default_stream device Event get_device_capability"
+    " get_device_name get_device_properties graph CUDAGraph set_device set_stream stream Stream"
+    " synchronize".split()
+)
+"""What host code asks of PyTorch and is not there on a CPU."""
 
 
 TEXTS = Texts(
@@ -197,13 +204,26 @@ def targets() -> dict[str, Target]:
 
 
 def not_interpreted(files: Mapping[str, str]) -> str:
-    """Return why the interpreter cannot run kernels of these files; empty if it can."""
+    """Return why files cannot run without a GPU; empty if they can."""
     for name, text in files.items():
         source = static_analysis.Source(name, text)
-        paths = map(source.path, source.nodes)
-        if used := [path for path in paths if f"{path}.".startswith(_NOT_INTERPRETED)]:
-            return f"the interpreter cannot run this: `{max(used, key=len)}` needs a GPU"
+        paths = {f"{source.path(node)}.": node for node in source.nodes}
+        if used := [path for path in paths if path.startswith(_NOT_INTERPRETED)]:
+            return f"the interpreter cannot run this: `{max(used, key=len)[:-1]}` needs a GPU"
+        if used := [path for path in paths if path.startswith(_NEEDS_GPU)]:
+            return f"there is no GPU here, and `{max(used, key=len)[:-1]}` needs one"
+        if any(map(_guards_gpu, source.nodes)):
+            return "there is no GPU here, and it refuses tensors that are not on one: `is_cuda`"
     return ""
+
+
+def _guards_gpu(node: ast.AST) -> bool:
+    """Return whether a statement fails unless a tensor is on a GPU."""
+    refuses = isinstance(node, ast.If) and isinstance(node.body[0], ast.Raise)
+    if not (refuses or isinstance(node, ast.Assert)):
+        return False
+    assert isinstance(node, ast.If | ast.Assert)
+    return any(isinstance(n, ast.Attribute) and n.attr == "is_cuda" for n in ast.walk(node.test))
 
 
 def _compile(

@@ -343,6 +343,30 @@ def test_kernel_in_a_module_of_pytorch_is_not_interpreted_either() -> None:
         assert not language.not_run({"twice.py": unused}, "cpu")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    assert x.is_cuda and by > 0\n",
+        "    if not x.is_cuda:\n        raise ValueError('on a GPU alone')\n",
+        "    stream = torch.cuda.current_stream().cuda_stream\n",
+        "    from torch import cuda\n    cuda.synchronize()\n",
+    ],
+)
+def test_host_code_that_needs_a_gpu_is_not_run_on_a_cpu(line: str) -> None:
+    begin = HONEST.index("\n", HONEST.index("\ndef twice(")) + 1
+    begin = HONEST.index("\n", begin) + 1
+    source = f"import torch\n{HONEST[:begin]}{line}{HONEST[begin:]}"
+    for name in ("torch", "triton"):
+        assert "no GPU here" in languages()[name].not_run({"twice.py": source}, "cpu")
+        assert not languages()[name].not_run({"twice.py": source}, "gpu")
+
+
+def test_host_code_that_asks_for_a_gpu_in_its_own_test_alone_runs_on_a_cpu() -> None:
+    tail = "\n\nif __name__ == '__main__':\n    import torch\n    torch.cuda.synchronize()\n"
+    choice = "\n\ndef where(x):\n    return 'here' if x.is_cuda else 'there'\n"
+    assert not languages()["triton"].not_run({"twice.py": HONEST + choice + tail}, "cpu")
+
+
 def test_harmless_parts_of_a_source_are_compiled(task: Task, cache: Path) -> None:
     head = "\ufeffimport os, time\nfrom task import input_t, output_t\n"
     tail = "\nif __name__ == '__main__':\n    time.sleep(os.getpid())\n"
