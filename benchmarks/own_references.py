@@ -50,6 +50,11 @@ from evaluation.types import Case
 
 SUITES = ("kernelbench", "kernelbench-v0")
 PASSED, FAILED, NOT_IMPORTED, TOO_LARGE = "passed", "failed", "not imported", "too large for a CPU"
+PREFIXES = ("kb", "kbv0l")
+"""Of the names of the suites' tasks, before the level."""
+PROBLEMS = {1: 100, 2: 100, 3: 50}
+"""Problems of each level."""
+NEVER = "no import of it was tried"
 MAX_BYTES = 6 << 30
 MAX_SECONDS = 240
 _LEVEL = re.compile(r"kb(?:v0l)?(\d)_")
@@ -70,9 +75,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         data["counts"] = counts(data["problems"])
         write_json(output, data, indent=1)
 
-    for name, reason in refused(options.imported).items():
-        if is_chosen(name, options.patterns):
-            keep(name, {"status": NOT_IMPORTED, "reason": reason})
+    found = {n: each for n, each in data["problems"].items() if each["status"] != NOT_IMPORTED}
+    reasons = refused(options.imported)
+    reasons |= dict.fromkeys(absent([*found, *reasons, *dict(imported(options.imported))]), NEVER)
+    found |= {
+        name: {"status": NOT_IMPORTED, "reason": reason}
+        for name, reason in reasons.items()
+        if is_chosen(name, options.patterns)
+    }
+    data["problems"], data["counts"] = dict(sorted(found.items())), counts(found)
+    write_json(output, data, indent=1)
     torch.ones(2, device="meta").add(1)  # imports once what operations without data need
     for name, root in imported(options.imported):
         if not is_chosen(name, options.patterns) or time.monotonic() >= end:
@@ -103,6 +115,17 @@ def refused(folder: Path) -> dict[str, str]:
         found |= {name: each["reason"] for name, each in known.items()}
     names = {name for name, _ in imported(folder)}
     return {name: reason for name, reason in found.items() if name not in names}
+
+
+def absent(names: Sequence[str]) -> list[str]:
+    """Return the level and number of the problems of both suites that none of the names has."""
+    return [
+        problem
+        for prefix in PREFIXES
+        for level, count in PROBLEMS.items()
+        for number in range(1, count + 1)
+        if not any(n.startswith(f"{(problem := f'{prefix}{level}_{number}')}_") for n in names)
+    ]
 
 
 def own_module(folder: Path) -> str:

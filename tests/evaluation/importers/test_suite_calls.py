@@ -297,13 +297,16 @@ def test_own_modules_are_tried_in_processes_of_their_own(imported: Path, tmp_pat
     assert own_references.main([*arguments, "kb1_1_*"]) == 0
     assert own_references.main([*arguments, "kb1_2_*"]) == 0
     data = json.loads(output.read_text())
-    assert data["counts"] == {"kernelbench level 1": {"passed": 2}}
-    assert [each["status"] for each in data["problems"].values()] == ["passed", "passed"]
+    assert data["counts"]["kernelbench level 1"] == {"passed": 2}
 
 
 def test_problems_that_were_not_imported_are_listed_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "kernelbench").mkdir()
     refused = {"kb3_4_net": {"reason": "random", "sha256": "0"}}
     (tmp_path / "kernelbench" / CACHE).write_text(json.dumps({"refused": refused, "version": 0}))
-    assert own_references.refused(tmp_path) == {"kb3_4_net": "random"}
-    assert own_references.main(["--imported", str(tmp_path), "--output", str(tmp_path / "o")]) == 1
+    output = tmp_path / "own.json"
+    assert own_references.main(["--imported", str(tmp_path), "--output", str(output)]) == 1
+    data = json.loads(output.read_text())
+    assert data["problems"]["kb3_4_net"]["reason"] == "random"
+    assert "kb3_4" not in data["problems"] and "kb3_5" in data["problems"]
+    assert sum(each["not imported"] for each in data["counts"].values()) == 500
