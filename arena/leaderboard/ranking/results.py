@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from arena.catalog.models import (
     DIRECT,
     NATIVE,
-    ONE_SPEEDUP,
-    PRODUCTION,
     Agent,
     Hardware,
     Task,
@@ -41,7 +39,7 @@ from arena.runs.models import Experiment, Run, Standing
 from arena.runs.querysets import RunQuerySet, memory_ratio_of
 from arena.runs.scoring.standings import NEWEST_FIRST, PLACE, State, plus, standing_runs, state
 from arena.runs.states import RunStatus
-from evaluation.judge.kinds import kind_of
+from evaluation.judge.kinds import kind_of, kinds
 
 T = TypeVar("T")
 
@@ -262,8 +260,13 @@ def _tasks() -> dict[int, TaskFacts]:
 
 def _described() -> dict[int, dict[str, Any]]:
     """Return what the device kinds of tasks depend on beside their track, by task id."""
-    tasks = Task.objects.filter(track__in=ONE_SPEEDUP).order_by()
+    tracks = [kind.track for kind in kinds() if kind.track]
+    tasks = Task.objects.filter(track__in=tracks).order_by()
     newest = tasks.annotate(newest=TaskVersion.newest_of("pk")).values("newest")
     found = TaskVersion.objects.filter(pk__in=newest).order_by()
-    rows = found.values_list("task", "public__kind", f"public__{PRODUCTION}__ranks")
-    return {pk: {"kind": kind, PRODUCTION: {"ranks": ranks or 1}} for pk, kind, ranks in rows}
+    paths = (f"public__{track}__ranks" for track in tracks)
+    rows = found.values_list("task", "public__kind", *paths)
+    return {
+        pk: {"kind": kind, **{t: {"ranks": n or 1} for t, n in zip(tracks, ranks, strict=True)}}
+        for pk, kind, *ranks in rows
+    }
