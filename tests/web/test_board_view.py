@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from arena.leaderboard.ranking.boards import board, holding_options
-from arena.leaderboard.ranking.fast_p import curves, x_of
+from arena.leaderboard.ranking.fast_p import curves, x_of, y_of
 from arena.leaderboard.ranking.filters import NO_FILTERS, Filters
 from arena.leaderboard.ranking.results import snapshot
 from tests.arena.factories import judged_run
@@ -142,7 +142,7 @@ def test_curve_is_the_share_of_all_tasks_above_p(three):
     half, whole = found[agents["half"]], found[agents["whole"]]
     assert [half.at(p) for p in (0.25, 2.9, 3.0)] == pytest.approx([2 / 3, 2 / 3, 0])
     assert [whole.at(p) for p in (1.0, 1.2)] == pytest.approx([1, 0])
-    assert half.points(1.0).startswith(f"{x_of(8)},194.0") and half.points(1.0).count(" ") == 5
+    assert half.path(1.0) == f"M{x_of(8)} 194.0H{x_of(3):.0f}V{y_of(2 / 3, 1.0)}H40"
 
 
 @pytest.mark.django_db

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arena.leaderboard.ranking.columns import Columns
 from arena.leaderboard.ranking.rankings import counted
@@ -29,20 +30,29 @@ class Curve:
         above = sum(speedup > p for speedup in self.speedups)
         return self.shares[above - 1] if above else 0.0
 
-    def points(self, top: float) -> str:
-        """Return the steps as points of a drawing whose highest share is `top`."""
-        found = [(MAX_P, self.at(MAX_P))]
-        for speedup, share in zip(self.speedups, self.shares, strict=True):
-            if MIN_P < speedup < MAX_P:
-                found += [(speedup, found[-1][1]), (speedup, share)]
-        found.append((MIN_P, self.at(MIN_P)))
-        return " ".join(f"{x_of(p)},{y_of(share, top)}" for p, share in found)
+    def path(self, top: float) -> str:
+        """Return the steps, from the right, as a path of a drawing whose highest share is `top`.
+
+        Of the steps at one position the last is drawn, the highest.
+        """
+        speedups, shares = np.array(self.speedups), np.array(self.shares)
+        inside = (speedups > MIN_P) & (speedups < MAX_P)
+        at = np.round(_along(speedups[inside]))
+        last = np.append(at[1:] != at[:-1], True)[: len(at)]
+        steps = zip(at[last].astype(int).tolist(), shares[inside][last].tolist(), strict=True)
+        drawn = "".join(f"H{x}V{y_of(share, top)}" for x, share in steps)
+        return f"M{x_of(MAX_P)} {y_of(self.at(MAX_P), top)}{drawn}H{LEFT}"
 
 
 def x_of(p: float) -> float:
     """Return the position of a speedup on the axis."""
-    share = math.log(min(max(p, MIN_P), MAX_P) / MIN_P) / math.log(MAX_P / MIN_P)
-    return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+    return round(float(_along(np.array(min(max(p, MIN_P), MAX_P)))), 1)
+
+
+def _along(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the exact positions of speedups between the ends of the axis."""
+    share = np.log(p / MIN_P) / math.log(MAX_P / MIN_P)
+    return np.asarray(LEFT + share * (WIDTH - LEFT - RIGHT))
 
 
 def y_of(share: float, top: float) -> float:

@@ -245,7 +245,7 @@ def _curve(shown: Board, page: Page[Row], now: Snapshot) -> dict[str, Any] | Non
     if not top:
         return None
     return {
-        "lines": [(agent, each.points(top), n) for n, (agent, each) in enumerate(drawn)][::-1],
+        "lines": [(agent, each.path(top), n) for n, (agent, each) in enumerate(drawn)][::-1],
         "named": [(agent, n) for n, (agent, _) in enumerate(drawn[:NAMED_CURVES])],
         "ticks": [(tick, x_of(tick)) for tick in CURVE_TICKS],
         "levels": [(share_, y_of(share_, top)) for share_ in (top, top / 2)],

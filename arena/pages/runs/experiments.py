@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from itertools import groupby
 from typing import Any
@@ -15,6 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from arena.accounts.auth import signed_in
 from arena.accounts.models import User
+from arena.catalog.models import Agent
 from arena.catalog.templatetags.figures import Scale
 from arena.errors import UserError
 from arena.leaderboard.experiment_summary import (
@@ -24,12 +26,16 @@ from arena.leaderboard.experiment_summary import (
     experiment_summary,
 )
 from arena.leaderboard.ranking import matrix
+from arena.leaderboard.ranking.results import computed, snapshot
 from arena.pages.leaderboard.board import scale_of
 from arena.runs import experiments
 from arena.runs.models import Experiment, Run
+from arena.runs.querysets import RunQuerySet
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
 
 EXPERIMENTS_A_PAGE = 50
+COUNTED_SECONDS = 10
+"""Time that counts for visitors are kept while no result changes."""
 
 
 @require_safe
@@ -37,21 +43,34 @@ def experiment_list(request: HttpRequest) -> HttpResponse:
     visible = experiments.visible_to(request.user)
     page = Paginator(visible, EXPERIMENTS_A_PAGE).get_page(request.GET.get("page"))
     runs = Run.objects.visible_to(request.user).filter(experiment__in=list(page)).order_by()
-    counted = runs.values("experiment").annotate(
+    if request.user.is_authenticated:
+        counted = _counted(runs)
+    else:
+        key = ("experiments", page.number, int(time.monotonic() // COUNTED_SECONDS))
+        counted = computed(snapshot(), key, lambda: _counted(runs))
+    context = {"page": page, "listed": [(each, *counted[each.pk]) for each in page]}
+    return render(request, "experiments.html", context)
+
+
+def _counted(runs: RunQuerySet) -> dict[int, tuple[dict[str, int], list[str]]]:
+    """Return counts of runs and the titles of the agents of each experiment, by its id."""
+    found: Any = runs.values("experiment", "agent").annotate(
         judged=Count("pk", filter=Q(status__in=RUN_JUDGED)),
         passed=Count("pk", filter=Q(status=RunStatus.PASSED)),
         active=Count("pk", filter=Q(status__in=RUN_ACTIVE)),
     )
-    counts = {each["experiment"]: each for each in counted}
-    agents: dict[int, list[str]] = {}
-    titles = runs.values_list("experiment", "agent__title").distinct()
-    for experiment_id, title in titles.order_by("agent__title"):
-        agents.setdefault(experiment_id, []).append(title)
-    context = {
-        "page": page,
-        "listed": [(each, counts[each.pk], agents[each.pk]) for each in page],
-    }
-    return render(request, "experiments.html", context)
+    titles = dict(Agent.objects.values_list("pk", "title"))
+    counted: dict[int, tuple[dict[str, int], list[str]]] = {}
+    for each in found:
+        counts, agents = counted.setdefault(
+            each["experiment"], ({"judged": 0, "passed": 0, "active": 0}, [])
+        )
+        agents.append(titles[each["agent"]])
+        for name in counts:
+            counts[name] += each[name]
+    for _, agents in counted.values():
+        agents.sort()
+    return counted
 
 
 @require_safe
