@@ -26,7 +26,16 @@ from arena.runs.agents import visible_to
 
 MAX_ENTRIES = 50
 EMBED_ROWS, EMBED_SECONDS = 5, 300
-EMBED_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'"
+EMBED_POLICY = "; ".join(
+    f"{name} {source}"
+    for name, source in {
+        "default-src": "'none'",
+        "style-src": "'self'",
+        "img-src": "'self'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }.items()
+)
 """No script, and no word on who may frame it: everybody may."""
 BIB_SPECIAL = re.compile(r"([&%$#_{}~^\\])")
 
