@@ -307,7 +307,8 @@ def _bars(
 
 def _marker(marker: Mapping[str, Any], number: int, x: float, y: float) -> SafeString:
     symbol = marker.get("symbol", "circle")
-    name = str(symbol if isinstance(symbol, str) else symbol[number])
+    of_point = [symbol] if isinstance(symbol, str) else symbol[number : number + 1]
+    name = str(next(iter(of_point), "circle"))  # a legend names a line that has no point, too
     shape = name.removesuffix("-open")
     colour = marker.get("color") or marker.get("line", {}).get("color", SOFT)
     radius = round(marker.get("size", 6) / 2, 1)

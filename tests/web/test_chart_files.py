@@ -58,6 +58,15 @@ def test_steps_and_gaps_of_a_line_are_those_of_its_figure():
     assert re.fullmatch(r"M[\d.]+ [\d.]+H[\d.]+V[\d.]+M[\d.]+ [\d.]+", path)
 
 
+def test_lines_without_a_point_are_named_in_the_legend():
+    lines = [
+        {"name": name, "mode": "markers", "x": [], "y": [], "marker": {"symbol": [], "size": 8}}
+        for name in ("public", "held-out")
+    ]
+    drawn = chart_svg(figure(lines, x=title("speedup"), y=title("agent")))
+    assert "public" in drawn and "held-out" in drawn
+
+
 def test_drawing_alone_has_its_size_and_colours_of_the_light_theme():
     alone = standalone(chart_svg(figure([], x={}, y={})))
     assert 'width="720" height="320"' in alone and "var(--" not in alone

@@ -185,7 +185,7 @@ def test_pages_below_a_prefix_name_only_addresses_below_it(below, served_world):
         status, body = get(below.url + PREFIX + path)
         assert status == (404 if "no/such" in path else 200), path
         page = body.decode()
-        addresses = set(ADDRESS.findall(page))
+        addresses = {each.removeprefix(below.url) for each in ADDRESS.findall(page)}
         outside = {each for each in addresses if not each.startswith(f"{PREFIX}/")}
         assert not {each for each in outside if not each.startswith("https://")}, path
         found |= {each for each in addresses if f"{PREFIX}/static/" in each}
