@@ -6,6 +6,8 @@ import json
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.db.models import F
 
 from arena.runs import services
@@ -81,6 +83,24 @@ def test_chosen_event_shows_its_record_and_figures_in_the_pane(open_page, served
     page.wait_for_selector(f"h1 >> text=Event {last}", timeout=TIMEOUT_MS)
     assert "$0.50" in page.inner_text(".facts")
     assert page.console_errors == []
+
+
+def test_note_on_the_chosen_event_is_added_in_the_pane(open_page, run, in_thread, server):
+    password = PBKDF2PasswordHasher().encode("builder", "salt")  # the server takes no quick one
+    in_thread(get_user_model()(username="bob", password=password, is_staff=True)).save()
+    page = open_page(f"/login/?next=/runs/{run.pk}/%3Ftab=trace")
+    page.fill("[name=username]", "bob")
+    page.fill("[name=password]", "builder")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".event", timeout=TIMEOUT_MS)
+    page.click("#e7 .kind")
+    pane(page, 7)
+    page.click("#inspector >> text=Add a note")
+    page.check("#inspector [value=interesting]")
+    page.fill("#inspector [name=text]", "It reads the clock <b>.")
+    page.click("#inspector >> text=Save the note")
+    page.wait_for_selector("#inspector .notes >> text=It reads the clock <b>.", timeout=TIMEOUT_MS)
+    assert query(page)["at"] == ["7"] and page.console_errors == []
 
 
 def test_pane_of_an_event_is_complete_without_javascript(open_page, run):

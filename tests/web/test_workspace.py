@@ -231,7 +231,8 @@ def test_hostile_texts_are_harmless_in_every_view(open_page, served_world, in_th
         producer="test",
     )
     title = None
-    for address in ("", "?show=errors,edits,tools,messages", "?q=onerror", "events/3/"):
+    chosen = "?at=4&begin=0&end=99999#e4"
+    for address in ("", chosen, "?show=errors,edits,tools,messages", "?q=onerror", "events/3/"):
         page = open_page(f"/runs/{run.pk}/{address}")
         page.wait_for_selector(".event", timeout=TIMEOUT_MS)
         assert page.locator("main img, main script").count() == 0, address

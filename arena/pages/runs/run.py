@@ -126,10 +126,9 @@ def inspector(request: HttpRequest, run_id: str) -> HttpResponse:
 
 def _inspected(request: HttpRequest, shown: Run) -> dict[str, Any]:
     seq = _number(request, "at")
-    return {
-        "inspected": inspect(shown.events.all(), shown.pk, seq),
-        "notes_here": notes_of(shown, request.user, seq)["notes"],
-    }
+    context = notes_of(shown, request.user, seq)
+    context["notes_here"] = context.pop("notes")
+    return context | {"inspected": inspect(shown.events.all(), shown.pk, seq)}
 
 
 @require_safe
