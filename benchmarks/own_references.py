@@ -147,22 +147,21 @@ def largest_error(task: Task, source: str, folder: Path, case: Case) -> float:
     (folder / task.target_file).write_text(source, encoding="utf-8")
     kernel = loader("torch").load(folder, task.operator.name)
     assert isinstance(kernel, TorchKernel)
-    with BufferRing(OperatorWorkload(task.operator, case), slots=2) as ring:
-        kernel.suite_call = ring.workload.reference.suite_call
+    workload = OperatorWorkload(task.operator, case)
+    with BufferRing(workload, slots=2) as ring:
+        kernel.suite_call = workload.reference.suite_call
         shared = ring.weights.slot(0) if ring.weights else {}
         slots = [
-            {**ring.workload.values, **ring.inputs.slot(n), **ring.outputs.slot(n), **shared}
+            {**workload.values, **ring.inputs.slot(n), **ring.outputs.slot(n), **shared}
             for n in range(2)
         ]
         launch = kernel.bind(task.operator.arguments, slots)
-        given = [ring.workload.reference.draw() for _ in slots]
+        given = [workload.reference.draw() for _ in slots]
         ring.write(given)
         launch(0, 2)
         ring.check_written(given, "here")
         worst = max(
-            compare_launch(
-                ring.workload.reference, given[n], ring.outputs.slot(n), ring.secret, "here"
-            )
+            compare_launch(workload.reference, given[n], ring.outputs.slot(n), ring.secret, "here")
             for n in range(2)
         )
         ring.refill(0, 2)
