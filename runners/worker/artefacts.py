@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import logging
 import tarfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +23,8 @@ logger = logging.getLogger(__name__)
 MAX_UNPACKED_BYTES = 64 << 20
 """Size of all files of an artefact."""
 MAX_FILES = 200
+MAX_ARCHIVE_BYTES = MAX_UNPACKED_BYTES + (MAX_FILES << 12)
+"""Size of an archive without its compression, with what it says of each file."""
 
 
 def send(evaluation: Evaluation, lease: str, builds: Path, built: Mapping[str, str]) -> bool:
@@ -57,7 +61,11 @@ def unpack(content: bytes, folder: Path) -> None:
     Raises: ValueError for anything but small regular files and folders inside it.
     """
     try:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+        with gzip.open(io.BytesIO(content)) as packed:
+            plain = packed.read(MAX_ARCHIVE_BYTES + 1)  # 4 MiB may stand for 4 GiB
+        if len(plain) > MAX_ARCHIVE_BYTES:
+            raise ValueError("it has too many bytes")
+        with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
             total = 0
             for number, member in enumerate(archive):
                 total += member.size
@@ -66,7 +74,7 @@ def unpack(content: bytes, folder: Path) -> None:
                 if not (member.isfile() or member.isdir()):
                     raise ValueError(f"{member.name!r} is no regular file")
                 archive.extract(member, folder, filter="data")
-    except (tarfile.TarError, OSError, EOFError) as error:
+    except (tarfile.TarError, zlib.error, OSError, EOFError) as error:
         raise ValueError(str(error)) from error
     untrusted_files.make_readable(folder)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 from collections.abc import Callable
@@ -131,12 +132,16 @@ def archive(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:
         archive("link", tarfile.SYMTYPE, "/etc/passwd"),
         archive("device", tarfile.CHRTYPE),
         b"no archive",
+        gzip.compress(b"no archive"),
+        archive("cut")[:60],
+        archive("torn")[:20] + b"\xff" * 100,
+        gzip.compress(bytes(artefacts.MAX_ARCHIVE_BYTES + 1)),
     ],
-    ids=["above", "link", "device", "none"],
+    ids=["above", "link", "device", "none", "packed", "cut", "torn", "large"],
 )
 def test_archive_that_reaches_outside_or_is_none_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    with pytest.raises(ValueError, match=r"outside|regular|not a gzip"):
+    with pytest.raises(ValueError, match=r"outside|regular|gzip|truncated|ended|Error|many bytes"):
         artefacts.unpack(content, tmp_path / "in" / "here")
     assert not (tmp_path / "in" / "outside").exists()
     assert not [path for path in tmp_path.rglob("*") if path.is_symlink()]
