@@ -29,10 +29,15 @@ RESTORED = "archive"
 
 
 def archive_old(days: float) -> Iterator[Run]:
-    """Archive the traces of the runs that ended more than `days` ago, and yield each run."""
+    """Archive the traces of the runs that ended more than `days` ago, and yield each run.
+
+    A run that another continues goes after that one, which may still replay its traffic.
+    """
     limit = timezone.now() - timedelta(days=days)
     old = Run.objects.exclude(status__in=RUN_ACTIVE).filter(ended_at__lt=limit, archive=None)
-    for pk in list(old.order_by("ended_at").values_list("pk", flat=True)):
+    for pk in list(old.order_by("-ended_at").values_list("pk", flat=True)):
+        if Run.objects.filter(continues=pk, archive=None).exists():
+            continue
         run = Run.objects.get(pk=pk)
         if archive(run):
             yield run
@@ -86,7 +91,7 @@ def move_blobs() -> int:
 
 
 def text_of(blob: Blob) -> str:
-    """Return the text of a blob, wherever it lies. Raises FileNotFoundError, store.Damaged."""
+    """Return the text of a blob, wherever it lies. Raises store.Damaged."""
     return blob.content or store.get(blob.sha256)
 
 

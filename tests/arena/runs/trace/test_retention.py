@@ -74,6 +74,36 @@ def test_archive_leaves_runs_that_are_young_or_at_work(run: Run, start: Callable
     assert command("--days", "0").endswith("traces of 1 runs archived.\n")
 
 
+def test_run_that_another_continues_is_archived_after_that_one(
+    run: Run, start: Callable[..., Run]
+) -> None:
+    later = start()
+    Run.objects.filter(pk=later.pk).update(continues=run)
+    add_part(run.pk, 0, b'{"path": "relu"}\n')
+    assert command("--days", "30").endswith("traces of 0 runs archived.\n")
+    assert TrafficPart.objects.filter(run=run).exists()
+    finished(later)
+    assert command("--days", "0").endswith("traces of 2 runs archived.\n")
+
+
+def test_archived_text_that_is_lost_is_an_error_with_a_remedy(client: Client, run: Run) -> None:
+    command("--days", "30")
+    archived = ArchivedTrace.objects.get()
+    ArchivedTrace.objects.update(sha256="0" * 64)
+    lost = client.get(f"/api/v1/runs/{run.pk}/events")
+    assert (lost.status_code, lost.json()["error"]["code"]) == (409, "conflict")
+    assert "backup" in lost.json()["error"]["hint"]
+    cut = next(
+        event["seq"]
+        for event in map(json.loads, store.get(archived.sha256).splitlines())
+        if "blobs" in event["body"]
+    )
+    ArchivedTrace.objects.update(sha256=archived.sha256)
+    store.storages[store.NAME].delete(store.name_of(Blob.objects.get().pk))
+    text = client.get(f"/api/v1/runs/{run.pk}/events/{cut}/blob", {"path": "text"})
+    assert (text.status_code, "backup" in text.json()["error"]["hint"]) == (409, True)
+
+
 def test_archive_twice_changes_nothing(run: Run) -> None:
     command("--days", "30")
     key = ArchivedTrace.objects.get().sha256

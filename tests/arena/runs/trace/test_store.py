@@ -35,8 +35,8 @@ def test_text_that_is_stored_twice_lies_there_once_and_is_small(folder: Path) ->
     assert store.get(key) == TEXT
 
 
-def test_missing_text_is_no_file(folder: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+def test_missing_text_is_refused(folder: Path) -> None:
+    with pytest.raises(store.Damaged, match="not in the store"):
         store.get("0" * 64)
 
 
@@ -74,7 +74,8 @@ from arena.runs.trace import store
 text = {TEXT!r}
 try:
     store.get("0" * 64)
-except FileNotFoundError:
+except store.Damaged as error:
+    assert "not in the store" in error.message
     print("missing")
 key = store.put(text)
 assert store.put(text) == key and store.get(key) == text
