@@ -56,7 +56,7 @@ class Duty:
     threads: int = 1
     hardware: Hardware | None = None
     devices: Sequence[str] = ("",)
-    """UUIDs of its devices, each with a thread; a CPU's is empty."""
+    """Locks of its devices, each with a thread: the UUID of a GPU; empty where none measures."""
 
     @property
     def names(self) -> list[str]:
