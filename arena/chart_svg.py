@@ -31,7 +31,7 @@ TICKS = 6
 HIDDEN = SafeString('aria-hidden="true"')
 DASHES = {"dash": "8 5", "dot": "2 4"}
 FIELD = re.compile(r"%\{([\w.]+)(?::([^}]*))?\}")
-EXTRA = re.compile(r"<extra>(.*?)</extra>")
+EXTRA = re.compile(r"<extra>([^<]*)</extra>")
 SYMBOLS = {
     "circle": "M{r} 0A{r} {r} 0 1 1 -{r} 0A{r} {r} 0 1 1 {r} 0Z",
     "square": "M-{r} -{r}H{r}V{r}H-{r}Z",

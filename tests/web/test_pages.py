@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.db.models import Q
 from django.templatetags.static import static
 from django.utils import timezone
 
@@ -89,13 +90,22 @@ def test_run_page_of_a_finished_run_is_complete(client, runs):
         assert f'data-tab="{tab}" aria-current="page"' in text
         assert len(text) < 150_000, tab
     page = "".join(pages.values())
-    shown = [int(seq) for seq in re.findall(r'id="e(\d+)"', page)]
-    calls = Event.objects.filter(run=run, kind="tool_call").values("event_id")
-    within = Event.objects.filter(run=run, kind="tool_result", body__call__in=calls)
+    shown = [int(seq) for seq in re.findall(r'<article [^>]*id="e(\d+)"', page)]
+    events = Event.objects.filter(run=run).order_by("seq")
+    calls = events.filter(kind="tool_call").values("event_id")
+    cases = events.filter(kind="metric", body__name="case_speedup")
+    within = events.filter(
+        Q(kind="tool_result", body__call__in=calls)
+        | Q(kind="metric", body__name="speedup")
+        | Q(kind="span_end", body__span_kind="turn")
+        | Q(pk__in=cases.values("pk"))
+    )
     assert within.exists()
-    public = Event.objects.filter(run=run).exclude(pk__in=within.values("pk"))
+    public = events.exclude(pk__in=within.values("pk"))
     assert shown == sorted(set(shown)), "a row twice, or out of order"
-    assert shown == list(public.order_by("seq").values_list("seq", flat=True))
+    assert shown == list(public.values_list("seq", flat=True))
+    parts = [int(seq) for seq in re.findall(r'<tr id="e(\d+)"', page)]
+    assert parts == list(cases.values_list("seq", flat=True)), "in the rows of their gates"
     for name in ("integrity", "compile", "correctness", "performance", "generalization"):
         assert name in page
     assert "WRONG_VALUES" in page and "12/12 correct" in page
