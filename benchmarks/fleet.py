@@ -4,9 +4,9 @@
 
 The workers are simulated: five machines of ten devices each, whose threads claim, record and finish
 by the services of the arena, with a judge that sleeps. Queue, database, heartbeats and reaping are
-real. First kernels come as fast as these processes can submit them, at most two for each worker
-ahead; then at half of the rate that was reached. Each message is sent twice, so that each claim has
-a rival.
+real. The write-ahead log has whole pages, as that of a server. First kernels come as fast as these
+processes can submit them, at most two for each worker ahead; then at half of the rate that was
+reached. Each message is sent twice, so that each claim has a rival.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ HARDWARE_WORKERS, BUILD_WORKERS = 50, 5
 PER_PROCESS = 10
 POLL_SECONDS = 5.0
 DRAIN_SECONDS = 120.0
+COUNT_SECONDS = 0.5
 
 
 def main() -> None:
@@ -99,10 +100,11 @@ def measure(seconds: float, folder: Path) -> dict[str, Any]:
     sync()
     catalog.register_hardware(DEVICE)
     owner = User.objects.create_superuser("fleet")
-    with workers(folder):
-        empty = database_bytes()
+    log_as_a_server_does()
+    with workers(folder), connections_counted() as counted:
+        empty, begun = database_bytes(), wal_bytes()
         busy = phase(owner, pace=0.0, seconds=seconds)
-        full = database_bytes()
+        full, ended = database_bytes(), wal_bytes()
         rate = busy["kernels_an_hour"] / 3600
         half = phase(owner, pace=2.0 / rate, seconds=seconds)
     kernels = busy["kernels"] + half["kernels"]
@@ -116,6 +118,8 @@ def measure(seconds: float, folder: Path) -> dict[str, Any]:
         "half": half,
         "claims": claims(folder),
         "bytes_a_kernel": round((full - empty) / busy["kernels"]),
+        "wal_bytes_a_kernel": round((ended - begun) / busy["kernels"]),
+        "connections": {"most": max(counted), "processes": 1 + len(groups())},
         "database_bytes_at_the_end": database_bytes(),
         "kernels": kernels,
     }
@@ -124,10 +128,8 @@ def measure(seconds: float, folder: Path) -> dict[str, Any]:
 @contextmanager
 def workers(folder: Path) -> Iterator[None]:
     """Run the simulated workers in processes of their own."""
-    groups = [("build", 0, BUILD_WORKERS)]
-    groups += [(DEVICE["queue"], n, PER_PROCESS) for n in range(0, HARDWARE_WORKERS, PER_PROCESS)]
     command = [sys.executable, __file__, "--folder", str(folder), "--worker"]
-    started = [subprocess.Popen([*command, *map(str, group)], cwd=ROOT) for group in groups]
+    started = [subprocess.Popen([*command, *map(str, group)], cwd=ROOT) for group in groups()]
     try:
         wait_for_workers()
         yield
@@ -136,6 +138,13 @@ def workers(folder: Path) -> Iterator[None]:
             process.send_signal(signal.SIGTERM)
         for process in started:
             process.wait()
+
+
+def groups() -> list[tuple[str, int, int]]:
+    """Return the queue, the first number and the count of the workers of each process."""
+    found = [("build", 0, BUILD_WORKERS)]
+    hardware = range(0, HARDWARE_WORKERS, PER_PROCESS)
+    return found + [(DEVICE["queue"], first, PER_PROCESS) for first in hardware]
 
 
 def wait_for_workers() -> None:
@@ -308,6 +317,50 @@ def database_bytes() -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_database_size(current_database())")
         return int(cursor.fetchone()[0])
+
+
+def log_as_a_server_does() -> None:
+    """Write whole pages to the log after a checkpoint: scripts/postgres leaves them out."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER SYSTEM SET full_page_writes = on")
+        cursor.execute("SELECT pg_reload_conf()")
+        cursor.execute("CHECKPOINT")
+
+
+def wal_bytes() -> int:
+    """Return the bytes that were written to the write-ahead log so far."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
+        return int(cursor.fetchone()[0])
+
+
+@contextmanager
+def connections_counted() -> Iterator[list[int]]:
+    """Count the clients that are connected to PostgreSQL, again and again, in a thread."""
+    from django.db import connection
+
+    counts, over = [0], threading.Event()
+
+    def count() -> None:
+        with connection.cursor() as cursor:
+            while not over.wait(COUNT_SECONDS):
+                cursor.execute(
+                    "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+                )
+                counts.append(int(cursor.fetchone()[0]))
+        connection.close()
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        yield counts
+    finally:
+        over.set()
+        thread.join()
 
 
 def now() -> str:
