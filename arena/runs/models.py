@@ -208,7 +208,7 @@ class Submission(models.Model):
 
 
 class Evaluation(Scores, Retried):
-    """One submission judged on one hardware.
+    """One submission judged on one hardware; its `report` is that of a profile.
 
     `private` may name hidden cases, `report` does not. `case` is the profiled case; it is empty for
     verdicts. `task_version` is set where it may differ from that of the run.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
@@ -252,7 +251,6 @@ def finish_evaluation(evaluation_id: int, lease: str, report: types.Report) -> b
             verdict=verdict,
             reason=reason,
             message=message,
-            report=_public(report),
             private=_private(report),
             fingerprint=to_json(report.fingerprint),
             judge_version=report.judge_version,
@@ -334,18 +332,6 @@ def _judge_again(evaluation: Evaluation, lease: str, text: str, interrupted: boo
             body = {"text": text, "level": "warning"}
             note(evaluation.submission.run_id, "log", body, span=_span(evaluation))
         return evaluation.put_back(lease, interrupted)
-
-
-def _public(report: types.Report) -> dict[str, Any]:
-    """Return a report without hidden cases: no private parts, measurements of seen cases only.
-
-    Its seconds are left out, since a candidate can spend them by a hidden size.
-    """
-    data: dict[str, Any] = to_json(replace(report, seconds={}))
-    for gate in data["gates"]:
-        del gate["private"], gate["compiler"]
-        gate["measurements"] = [m for m in gate["measurements"] if m["split"] == Split.SEEN]
-    return data
 
 
 def _private(report: types.Report) -> dict[str, Any]:

@@ -11,8 +11,10 @@ from typing import Any
 from arena.runs.models import Blob
 
 MAX_INLINE_BYTES = 16 * 1024
-HEAD, TAIL = 6000, 2000
-"""Characters of a cut text."""
+ENDS = ((6000, 2000), (1500, 500), (300, 100))
+"""Characters at the head and the tail of a cut text, fewer where a body has many long texts."""
+LISTINGS, LISTING_ENDS = "listings/", (600, 200)
+"""Path of the listings of a compiler, and their ends: a listing is read whole, or not at all."""
 LIST_HEAD, LIST_TAIL = 20, 5
 """Items of a cut list."""
 MAX_MAP_ENTRIES = 40
@@ -28,24 +30,46 @@ def shrink(body: dict[str, Any]) -> tuple[dict[str, Any], list[Blob]]:
     Keys in a path are escaped as in a JSON Pointer (RFC 6901); in older events they are not.
     """
     size = _size(body)
-    if size <= MAX_INLINE_BYTES:
+    if size <= MAX_INLINE_BYTES and not body.get("listings"):
         return body, []
     whole = json.dumps(body)
     body = json.loads(whole)
-    blobs: dict[str, Blob] = {}
     texts = sorted(_texts(body), key=lambda found: -len(found[1]))
-    for path, text, replace in texts:
-        if size <= MAX_INLINE_BYTES or len(text) <= HEAD + TAIL:
-            break
-        blobs[path] = blob_of(text)
-        cut = f"{text[:HEAD]}\n… {len(text) - HEAD - TAIL} characters cut …\n{text[-TAIL:]}"
-        replace(cut)
-        size -= _size(text) - _size(cut)
-    if size > MAX_INLINE_BYTES:
+    cutter = _Cutter(size)
+    for found in texts:
+        if found[0].startswith(LISTINGS):
+            cutter.cut(*found, *LISTING_ENDS)
+    for ends in ENDS:
+        for found in texts:
+            if cutter.size <= MAX_INLINE_BYTES or len(found[1]) <= sum(ends):
+                break
+            cutter.cut(*found, *ends)
+    blobs = cutter.blobs
+    if cutter.size > MAX_INLINE_BYTES:
         blobs[""] = blob_of(whole)
         body = _outline(body, MAX_INLINE_BYTES)
-    body["blobs"] = {path: blob.reference for path, blob in blobs.items()}
+    if blobs:
+        body["blobs"] = {path: blob.reference for path, blob in blobs.items()}
     return body, list(blobs.values())
+
+
+class _Cutter:
+    """Cuts texts of a body of `size` bytes to their ends, and keeps each whole in a blob."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.blobs: dict[str, Blob] = {}
+        self._shown: dict[str, str] = {}
+
+    def cut(self, path: str, text: str, replace: Replace, head: int, tail: int) -> None:
+        """Cut a text, unless it is shown as short already."""
+        shown = self._shown.get(path, text)
+        cut = f"{text[:head]}\n… {len(text) - head - tail} characters cut …\n{text[-tail:]}"
+        if len(cut) < len(shown):
+            replace(cut)
+            self.size -= _size(shown) - _size(cut)
+            self._shown[path] = cut
+            self.blobs.setdefault(path, blob_of(text))
 
 
 def _size(value: Any) -> int:

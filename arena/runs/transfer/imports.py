@@ -36,7 +36,7 @@ from arena.runs.scoring.answered import answered_by
 from arena.runs.scoring.hidden import without_sizes
 from arena.runs.scoring.judges import judged_by
 from arena.runs.scoring.standings import keep_standing
-from arena.runs.states import RUN_JUDGED, EvaluationStatus
+from arena.runs.states import RUN_JUDGED, EvaluationStatus, Scope
 from arena.runs.strict import Mismatch, Strict, read
 from arena.runs.trace.blobs import blob_of
 from arena.runs.trace.events import BODIES, BadEvent, EventDraft, checked_body
@@ -248,10 +248,11 @@ def _store(line: Line, source: str, redacted: bool) -> tuple[str, bool]:
 
 
 def _store_evaluation(submission: Submission, data: Mapping[str, Any]) -> Evaluation:
+    values = columns(Evaluation, results.EVALUATION, data, "gates", "measurements")
+    if values["scope"] != Scope.PROFILE:
+        values["report"] = {}  # older files have in it what columns and gates have
     evaluation = Evaluation.objects.create(
-        submission=submission,
-        hardware=submission.run.hardware,
-        **columns(Evaluation, results.EVALUATION, data, "gates", "measurements"),
+        submission=submission, hardware=submission.run.hardware, **values
     )
     if evaluation.status not in (EvaluationStatus.DONE, EvaluationStatus.BROKEN):
         raise Refused(

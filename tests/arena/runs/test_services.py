@@ -430,7 +430,8 @@ def test_finish_run_breaks_open_evaluations(start):
     assert evaluation.status == "broken"
 
 
-def test_finish_evaluation_report_omits_hidden_cases(start):
+def test_finish_evaluation_stores_the_report_as_rows_alone(start):
     evaluation = finished(start()).final.evaluations.get()
-    assert HIDDEN_CASE not in str(evaluation.report)
+    assert evaluation.report == {}
+    assert evaluation.gates.count() == len(report().gates)
     assert HIDDEN_CASE in str(evaluation.private)

@@ -102,13 +102,38 @@ def test_shrink_keys_with_slashes_get_distinct_paths(start):
     seq = record(run.pk, [draft], producer="p")
     kept = Event.objects.get(run=run, seq=seq).body["blobs"]
     whole = {path: Blob.objects.get(pk=blob["sha256"]).content for path, blob in kept.items()}
-    whole.pop("")
     assert whole == {
         "arguments/a~1b": texts["a/b"],
         "arguments/a~01b": texts["a~1b"],
         "arguments/a~0b": texts["a~b"],
         "arguments/a/b": inner["b"],
     }
+
+
+def test_shrink_body_of_many_long_texts_keeps_each_once_and_an_end_of_all(start):
+    run = start()
+    texts = {f"file {n}": f"begin {n} " + "x" * 9_000 + f" end {n}" for n in range(12)}
+    draft = EventDraft("tool_call", {"tool": "t", "arguments": texts})
+    seq = record(run.pk, [draft], producer="p")
+    stored = Event.objects.get(run=run, seq=seq).body
+    assert stored["blobs"].keys() == {f"arguments/{name}" for name in texts}
+    assert Blob.objects.count() == 12
+    for n, text in enumerate(stored["arguments"].values()):
+        assert text.startswith(f"begin {n} ") and text.endswith(f" end {n}")
+
+
+def test_shrink_compiler_output_cuts_listings_and_no_text_of_the_compiler(start):
+    run = start()
+    body = {
+        "tool": "g++", "ok": True, "duration_ms": 1.0, "text": "a warning\n" * 500,
+        "listings": {"k.s": "nop\n" * 2000, "short.s": "ret\n"},
+    }  # fmt: skip
+    seq = record(run.pk, [EventDraft("compiler_output", body)], producer="p")
+    stored = Event.objects.get(run=run, seq=seq).body
+    assert stored["text"] == body["text"]
+    assert stored["blobs"].keys() == {"listings/k.s"}
+    assert len(stored["listings"]["k.s"]) < 1000
+    assert stored["listings"]["short.s"] == "ret\n"
 
 
 def test_shrink_body_of_many_small_parts_is_outlined(start):
