@@ -72,3 +72,13 @@ def test_cell_of_the_matrix_opens_its_run(open_page, served_world, in_thread):
         page.click(f".matrix a[href='/runs/{run.pk}/']", timeout=1000 * PATIENCE_SECONDS)
         page.wait_for_selector(f"h1:has-text('{run.task_version.task.slug}')")
         assert page.url.endswith(f"/runs/{run.pk}/") and page.console_errors == []
+
+
+@pytest.mark.django_db
+def test_list_of_experiments_has_one_that_came_since_it_was_counted(client, judged):
+    judged("new", "relu", 2.0)
+    assert client.get("/experiments/").status_code == 200
+    later = Experiment.objects.create(slug="cd", title="C or D", plan={})
+    judged("old", "relu", status="queued", experiment=later)
+    page = client.get("/experiments/").content.decode()
+    assert "/experiments/cd/" in page and "/experiments/ab/" in page

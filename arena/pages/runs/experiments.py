@@ -46,7 +46,8 @@ def experiment_list(request: HttpRequest) -> HttpResponse:
     if request.user.is_authenticated:
         counted = _counted(runs)
     else:
-        key = ("experiments", page.number, int(time.monotonic() // COUNTED_SECONDS))
+        listed = tuple(each.pk for each in page)
+        key = ("experiments", listed, int(time.monotonic() // COUNTED_SECONDS))
         counted = computed(snapshot(), key, lambda: _counted(runs))
     context = {"page": page, "listed": [(each, *counted[each.pk]) for each in page]}
     return render(request, "experiments.html", context)
