@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from arena.catalog.models import Agent, Hardware
+from arena.pages.charts.cards import Card
 from tests.arena.factories import hide
 from tests.web.world import DEVICE, OTHER
 
@@ -128,3 +129,9 @@ def test_embedded_board_can_be_framed_by_any_site_and_runs_nothing(client, world
     board = client.get("/leaderboard/")
     assert board.headers["X-Frame-Options"] == "DENY"
     assert 'href="/leaderboard/embed/' in board.content.decode()
+
+
+def test_picture_of_a_page_with_a_long_title_has_its_beginning():
+    drawn = parsed(Card("operator_with_a_name_of_many_words/torch-to-torch", "").drawing().svg)
+    texts = [each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert "operator_with_a_name_of_many_words/torc…" in texts

@@ -47,12 +47,14 @@ class Card:
         return Drawing(svg, ("title", "text"), [(self.title, self.text)])
 
     def _texts(self) -> Iterator[SafeString]:
-        yield format_html(
+        yield SafeString(
             '<path d="M60 62L82 36H110" fill="none" stroke="var(--ink)" stroke-width="5"/>'
             '<circle cx="98" cy="49" r="6" fill="var(--red)"/>'
             '<text x="124" y="60" font-size="28" font-weight="700">Kernel Arena</text>'
         )
-        title = textwrap.shorten(self.title, TITLE_CHARACTERS, placeholder="…")
+        title = self.title
+        if len(title) > TITLE_CHARACTERS:
+            title = f"{title[: TITLE_CHARACTERS - 1].rstrip()}…"
         yield format_html(
             '<text x="{}" y="142" font-size="50" font-weight="700">{}</text>', LEFT, title
         )
