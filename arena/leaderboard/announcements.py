@@ -1,7 +1,8 @@
 """Announcements: new records and changes of the first three of a board, for feeds and a webhook.
 
 A worker looks whenever a result has changed, and keeps each change as a row. ARENA_NEWS_URL gets
-each row once, as chats take it. What stood before the first look is not news.
+each row once, as chats take it. What stood before the first look is not news, nor is what came
+while that was not set.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.urls import reverse
 from django.utils import timezone
 
@@ -20,6 +22,7 @@ from arena.leaderboard.kernels.records import newest_records
 from arena.leaderboard.models import Announcement, AnnouncementKind
 from arena.leaderboard.ranking.boards import Board, boards
 from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
+from arena.runs.agents import visible_to
 from arena.runs.models import Run
 
 LEADERS = 3
@@ -40,7 +43,7 @@ def described(found: Iterable[Announcement]) -> list[tuple[Announcement, str]]:
     listed = list(found)
     runs = Run.objects.public().with_names().in_bulk({each.subject for each in listed})
     devices = Hardware.objects.in_bulk({each.subject for each in listed}, field_name="slug")
-    agents = Agent.objects.filter(quarantined_at=None).in_bulk()
+    agents = visible_to(AnonymousUser()).filter(quarantined_at=None).in_bulk()
     texts = [(each, _text(each, runs, devices, agents)) for each in listed]
     return [(each, text) for each, text in texts if text]
 
@@ -60,7 +63,7 @@ def _keep(now: Snapshot) -> bool:
     first = not Announcement.objects.exists()
     rows = [*_new_records(), *(row for board in boards(shown=now) for row in _new_leaders(board))]
     for row in rows:
-        row.sent_at = timezone.now() if first else None
+        row.sent_at = timezone.now() if first or not settings.ARENA_NEWS_URL else None
     Announcement.objects.bulk_create(rows, ignore_conflicts=True)
     return bool(rows)
 

@@ -103,3 +103,27 @@ def test_feed_of_leaders_has_each_change_without_the_name_of_a_withdrawn_agent(c
     assert feed.count("<entry>") == 2
     assert "1 second 2.00×, 2 a withdrawn agent 1.50×" in feed and "first 1.50" not in feed
     assert client.get("/leaders.atom?hardware=none").content.count(b"<entry>") == 0
+
+
+def test_feed_of_leaders_has_no_name_of_an_agent_whose_runs_were_hidden(client, judged):
+    run = judged("first", "relu", 1.5)
+    watch()
+    Agent.objects.filter(slug="first").update(active=False)
+    assert "1 first 1.50×" in client.get("/leaders.atom").content.decode()
+    hide(run)
+    feed = client.get("/leaders.atom").content.decode()
+    assert "1 a withdrawn agent 1.50×" in feed and "first 1.50" not in feed
+
+
+def test_watch_with_a_new_receiver_sends_it_nothing_of_the_time_before(received, judged, settings):
+    judged("first", "relu", 1.5)
+    there, settings.ARENA_NEWS_URL = settings.ARENA_NEWS_URL, ""
+    watch()
+    judged("second", "relu", 2.0)
+    touch()
+    watch()
+    settings.ARENA_NEWS_URL = there
+    judged("third", "relu", 3.0)
+    touch()
+    assert watch() == 2
+    assert [each["text"].split()[-1] for each in received[0]["announcements"]] == ["third", "1.50×"]
