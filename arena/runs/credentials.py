@@ -26,6 +26,7 @@ from django.db import connection, transaction
 from psycopg import sql
 
 from arena import queue, sockets
+from arena.catalog.workers import WORKER_TIMEOUT
 from arena.errors import UserError
 from arena.runs.models import Run
 
@@ -129,6 +130,7 @@ CONTINUED = f"""run_id IN (
 )"""  # noqa: S608  (constants)
 EVALUATIONS = "evaluation_id IN (SELECT id FROM runs_evaluation)"
 DEVICE = "hardware_id IN (SELECT id FROM catalog_hardware WHERE queue = ANY({queues}))"
+OWN_DEVICE = "starts_with(worker, {machine} || '/')"
 OF_HELD = f"submission_id IN (SELECT id FROM runs_submission WHERE {HELD})"  # noqa: S608  (constants)
 OWN = (
     "starts_with(lease, {machine} || ':')"
@@ -155,7 +157,13 @@ POLICIES = (
     ),
     Policy("catalog_hardware", "true", command="SELECT"),
     Policy("catalog_hardware", "queue = ANY({queues})"),
-    Policy("catalog_device", DEVICE),
+    Policy("catalog_device", DEVICE, command="SELECT"),
+    Policy(
+        "catalog_device",
+        f"{DEVICE} AND ({OWN_DEVICE} OR held_at IS NULL"
+        f" OR held_at < now() - interval '{int(WORKER_TIMEOUT.total_seconds())} seconds')",
+        f"{DEVICE} AND (worker = '' OR {OWN_DEVICE})",
+    ),
     Policy(
         "runs_run",
         f"visibility = 'public' OR {ACTIVE} OR ({OWN})"

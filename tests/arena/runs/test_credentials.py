@@ -17,9 +17,10 @@ from dramatiq import Message
 from dramatiq.brokers.redis import RedisBroker
 
 from arena.accounts.models import ApiToken
+from arena.catalog import devices
 from arena.catalog import services as catalog
 from arena.catalog.checkouts import schema_problem
-from arena.catalog.models import Hardware, Worker
+from arena.catalog.models import Device, Hardware, Worker
 from arena.leases import Leased, is_limited
 from arena.runs import artefacts, credentials, services
 from arena.runs.credentials import grant, revoke
@@ -276,6 +277,19 @@ def test_machine_cannot_claim_work_of_other_queues_or_in_another_name(boxes, sta
             "INSERT INTO catalog_worker (name, queues, pid, capabilities, problem)"
             """ VALUES ('gpu-1/agents', '["agents"]', 1, '{}', '')"""
         )
+
+
+def test_machine_writes_no_device_that_another_machine_holds(boxes, hardware):
+    devices.hold("GPU-2", hardware, "gpu-2/hw", 1, "of gpu-2")
+    with role_of(GPU_BOX):
+        assert devices.hold("GPU-1", hardware, f"{GPU_BOX}/hw", 1, "own").token == "own"
+        assert Device.objects.count() == 2, "it is compared with those of other machines"
+        assert Device.objects.update(latency_us=1.0, excluded="slow") == 1
+        assert devices.hold("GPU-2", hardware, f"{GPU_BOX}/hw", 1, "own").worker == "gpu-2/hw"
+    assert refused(boxes[GPU_BOX], "UPDATE catalog_device SET worker = 'gpu-2/hw'")
+    Device.objects.filter(key="GPU-2").update(held_at=Now() - timedelta(minutes=1))
+    with role_of(GPU_BOX):
+        assert devices.hold("GPU-2", hardware, f"{GPU_BOX}/hw", 1, "own").token == "own"
 
 
 def test_revoked_machine_connects_no_more(boxes):
