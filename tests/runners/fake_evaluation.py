@@ -2,7 +2,7 @@
 
 It honours the protocol of `python -m evaluation` and judges by what the source tells it in words:
 `speedup 1.5`, `within 0.9`, `wrong`, `does not compile`, `hangs`, `breaks`, `breaks once`,
-`busy` (in rounds), `always busy`,
+`reads its task` (a folder with a `task.toml`), `busy` (in rounds), `always busy`,
 `waits` (for the file `go` in its cache), `meets another`, `is built beside`, `no device`,
 `no profiler`, `spoils a profile`. It has the devices that
 `devices.json` of its cache lists, else a processor, and notes in `turns` what it did when, where it
@@ -59,6 +59,8 @@ def judge(request: dict[str, Any]) -> int:
     source = "\n".join(request["files"].values())
     if "profile" in request:
         return profile(source, request["profile"])
+    if "reads its task" in source and not task_file(request).is_file():
+        sys.exit(3)
     gates = [gate("integrity")]
     if "does not compile" in source:
         said = {
@@ -98,6 +100,10 @@ def judge(request: dict[str, Any]) -> int:
         )
     interval = {"speedup": speedup, "low": speedup - half_width, "high": speedup + half_width}
     return report(gates, request, interval)
+
+
+def task_file(request: dict[str, Any]) -> Path:
+    return Path(request["tasks_root"], request["task"].partition("/")[0], "task.toml")
 
 
 def profile(source: str, case: str) -> int:

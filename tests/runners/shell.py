@@ -81,12 +81,12 @@ class Forked:
 
 
 class Shell:
-    """The process, in an environment."""
+    """The process, in an environment, and started by `inside`: words that enter a network."""
 
-    def __init__(self, env: Mapping[str, str], timeout: float) -> None:
+    def __init__(self, env: Mapping[str, str], timeout: float, inside: Sequence[str] = ()) -> None:
         self.env, self._timeout = dict(env), timeout
         self._process = subprocess.Popen(
-            [sys.executable, "-c", LOOP],
+            [*inside, sys.executable, "-c", LOOP],
             env=self.env, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
