@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import logging
 import tarfile
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +27,9 @@ MAX_UNPACKED_BYTES = 64 << 20
 MAX_FILES = 200
 MAX_ARCHIVE_BYTES = MAX_UNPACKED_BYTES + (MAX_FILES << 12)
 """Size of an archive without its compression, with what it says of each file."""
+
+LEFT_SECONDS = 24 * 3600.0
+"""Age of a folder that a killed worker has left: a verdict is shorter."""
 
 
 def send(evaluation: Evaluation, lease: str, builds: Path, built: Mapping[str, str]) -> bool:
@@ -91,6 +96,7 @@ def arrived(evaluation_id: int, cache: Path) -> Iterator[Path | None]:
         return
     parent = cache / "arrived"
     parent.mkdir(parents=True, exist_ok=True)
+    _sweep(parent)
     with untrusted_files.scratch(parent, f"{evaluation_id}-") as folder:
         try:
             unpack(found[1], folder / found[0])
@@ -100,3 +106,11 @@ def arrived(evaluation_id: int, cache: Path) -> Iterator[Path | None]:
             logger.warning("the artefact of evaluation %s is not used: %s", evaluation_id, error)
             usable = None
         yield usable
+
+
+def _sweep(parent: Path) -> None:
+    """Remove what killed workers have left."""
+    for folder in parent.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another worker was first
+            if folder.stat().st_mtime < time.time() - LEFT_SECONDS:
+                untrusted_files.remove(folder)

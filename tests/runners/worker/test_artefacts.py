@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -58,6 +59,21 @@ def test_artefact_arrives_for_its_evaluation_and_is_removed(
     assert not folder.exists()
     with artefacts.arrived(evaluation.pk + 1, tmp_path / "other") as folder:
         assert folder is None
+
+
+@pytest.mark.django_db
+def test_artefact_that_a_killed_worker_has_left_is_removed_a_day_later(
+    building: tuple[Evaluation, str], builds: Path, tmp_path: Path
+) -> None:
+    evaluation, lease = building
+    assert artefacts.send(evaluation, lease, builds, {"folder": KEY, "key": KEY})
+    old, young = (tmp_path / "arrived" / name for name in ("1-old", "2-young"))
+    for folder in (old, young):
+        folder.mkdir(parents=True)
+        (folder / "kernel.so").touch()
+    os.utime(old, (0, 0))
+    with artefacts.arrived(evaluation.pk, tmp_path):
+        assert not old.exists() and young.exists()
 
 
 @pytest.mark.django_db
