@@ -34,7 +34,7 @@ class DeviceQuerySet(models.QuerySet["Device"]):
     def free_for(self, token: str) -> Self:
         """Return the devices that nobody holds, or whose holder is silent or has this token."""
         silent = Q(held_at=None) | Q(held_at__lt=Now() - WORKER_TIMEOUT)
-        return self.filter(silent | Q(token=token))
+        return self.filter(silent | Q(token="") | Q(token=token))
 
     def on(self, machine: str) -> Self:
         """Return the devices that a worker of this machine holds, or held last."""
@@ -67,9 +67,12 @@ class Device(models.Model):
     """Name of the worker that holds it, or held it last."""
     pid = models.PositiveIntegerField(null=True, blank=True)
     token = models.CharField(max_length=32, blank=True)
-    """Text of its holder's lock file; who has the lock of that file comes after its holder."""
+    """Text of its holder's lock file; who has the lock of that file comes after its holder.
+
+    It is empty once the holder gave the device back.
+    """
     held_at = models.DateTimeField(null=True, blank=True)
-    """Last heartbeat of its holder; None once that gave it back."""
+    """Last heartbeat of its holder; None before the first."""
     measure = models.CharField(max_length=200, blank=True)
     """Version of the common task and of the judge: only equal ones are compared."""
     latency_us = models.FloatField(null=True, blank=True)
@@ -126,7 +129,7 @@ def hold(key: str, hardware: Any, worker: str, pid: int, token: str) -> Device:
 
 def give_back(key: str, token: str) -> None:
     """End the hold of a process that shuts down."""
-    Device.objects.filter(key=key, token=token).update(held_at=None)
+    Device.objects.filter(key=key, token=token).update(token="", pid=None)
 
 
 def store_comparison(device: Device, measure: str, latency_us: float) -> Deviation:

@@ -160,7 +160,7 @@ POLICIES = (
     Policy("catalog_device", DEVICE, command="SELECT"),
     Policy(
         "catalog_device",
-        f"{DEVICE} AND ({OWN_DEVICE} OR held_at IS NULL"
+        f"{DEVICE} AND ({OWN_DEVICE} OR token = '' OR held_at IS NULL"
         f" OR held_at < now() - interval '{int(WORKER_TIMEOUT.total_seconds())} seconds')",
         f"{DEVICE} AND (worker = '' OR {OWN_DEVICE})",
     ),

@@ -160,6 +160,17 @@ def test_drain_of_a_machine_without_workers_fails_with_a_message() -> None:
 
 
 @pytest.mark.django_db
+def test_device_that_was_given_back_is_forgotten_after_a_month(hardware: Hardware) -> None:
+    for key in ("gone", "taken-out", "young"):
+        devices.hold(key, hardware, "box/hw", 1, "token")
+        devices.give_back(key, "token")
+    Device.objects.exclude(key="young").update(held_at=Now() - timedelta(days=31))
+    Device.objects.filter(key="taken-out").update(excluded="slow")
+    fleet.forget_silent()
+    assert set(Device.objects.values_list("key", flat=True)) == {"taken-out", "young"}
+
+
+@pytest.mark.django_db
 def test_forget_silent_keeps_drained_workers() -> None:
     for name, by in (("gone/build", ""), ("drained/build", "bob"), ("here/build", "")):
         Worker.objects.create(name=name, queues=["build"], pid=1, drained_by=by)
