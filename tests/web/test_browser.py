@@ -11,7 +11,7 @@ from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.db.models import F
 from django.utils import timezone
 
-from arena.catalog.models import Operator
+from arena.catalog.models import Agent, Operator
 from arena.runs import services
 from arena.runs.models import Run
 from arena.runs.trace.events import EventDraft
@@ -379,6 +379,15 @@ def test_pages_have_no_console_errors_and_no_horizontal_scroll(open_page, served
             cut = page.evaluate(CUT_OFF)
             assert cut == [], f"{path} cuts off {cut}"
         assert page.console_errors == []
+
+
+def test_embedded_board_fits_a_narrow_frame(open_page, served_world, in_thread):
+    served_world.passed(TASK, "tuner", 2.1, rounds=1)
+    in_thread(Agent.objects.filter(slug="tuner")).update(title="A team with-a-long-name " * 3)
+    for width in (320, 500):
+        page = open_page("/leaderboard/embed/?task_set=all", {"width": width, "height": 400})
+        assert page.is_visible("text=A team with")
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
 @pytest.mark.parametrize("width", [320, 360, 390])
