@@ -212,3 +212,11 @@ def test_board_without_scripts_sorts_compares_and_takes_p(open_page, served_worl
     page.click("text=Rank by p")
     assert "p=1.5" in page.url and "agent=tuner" in page.url
     assert page.locator("text=Faster than 1.50×").is_visible()
+
+
+@pytest.mark.django_db
+def test_board_without_a_measured_roofline_says_nothing_of_the_sol_score(client, judged):
+    judged("only", "relu", 2.0)
+    page = client.get("/leaderboard/?score=sol").content.decode()
+    cell = page[page.index('data-label="SOL score"') :].partition("</td>")[0]
+    assert "<strong>–</strong>" in cell and "at least" not in cell and "95% CI" not in cell
