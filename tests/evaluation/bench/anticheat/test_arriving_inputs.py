@@ -26,17 +26,17 @@ from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.types import Reason, Split
 from tests.evaluation.conftest import OPERATORS
 
-SLOTS, WORK_NS, HANDED_OUT_NS = 40, 5000.0, 1000.0
+SLOTS, WORK_NS = 40, 5000.0
 
 
 class Launches:
     """A process whose launches have right outputs, and take WORK_NS each.
 
-    With `ahead`, one whose inputs are those that it had when the run began takes HANDED_OUT_NS.
+    One whose inputs are those that it had when the run began takes `ahead_ns`.
     """
 
-    def __init__(self, ring: BufferRing, ahead: bool) -> None:
-        self.ring, self.ahead = ring, ahead
+    def __init__(self, ring: BufferRing, ahead_ns: float = WORK_NS) -> None:
+        self.ring, self.ahead_ns = ring, ahead_ns
         self.launch_ns = 0.0
 
     def stage(self, stage: Region, first: int) -> None:
@@ -52,8 +52,8 @@ class Launches:
             row.copy_(arriving)
             inputs, out = ring.inputs.slot(slot), ring.outputs.slot(slot)["out"]
             out.copy_(inputs["x"] * inputs["weight"] + ring.workload.values["shift"])
-            known = self.ahead and torch.equal(row, begun[slot - self.first])
-            times.append(HANDED_OUT_NS if known else WORK_NS)
+            known = torch.equal(row, begun[slot - self.first])
+            times.append(self.ahead_ns if known else WORK_NS)
         self.launch_ns = statistics.mean(times)
         observe()
 
@@ -75,7 +75,7 @@ def timer_of(process: Launches) -> Any:
     given: Any = SimpleNamespace(
         process=process, ring=process.ring, launches=SLOTS, captured=True, where="here"
     )
-    given.launch_ns = HANDED_OUT_NS if process.ahead else WORK_NS
+    given.launch_ns = process.ahead_ns
     return given
 
 
@@ -98,22 +98,39 @@ def test_beyond_free_is_the_whole_delay_of_a_launch_that_chance_does_not_explain
     assert beyond_free(delay_ns, launch_ns, launches) == charged
 
 
-@pytest.mark.parametrize("ahead", [False, True], ids=["in their turn", "at once"])
-def test_launches_computed_at_once_are_charged_for_what_they_save(
-    ring: BufferRing, ahead: bool
+@pytest.mark.parametrize("saved", [0, 500, 1500])
+def test_launches_computed_ahead_are_charged_for_what_they_save(
+    ring: BufferRing, saved: float
 ) -> None:
-    timer = timer_of(process := Launches(ring, ahead))
+    timer = timer_of(process := Launches(ring, ahead_ns=WORK_NS - saved))
 
     charged = charged_ns(timer, HostMemory(), new_clock(process), empty_cache=lambda: None)
 
-    assert charged == (WORK_NS - HANDED_OUT_NS if ahead else 0)
+    assert charged == (saved if saved > 500 else 0), "of 40 launches 500 ns each are free"
+
+
+def test_launches_that_take_far_longer_where_inputs_arrive_are_refused(ring: BufferRing) -> None:
+    timer = timer_of(process := Launches(ring, ahead_ns=WORK_NS / 2))
+    with pytest.raises(SubmissionError, match=r"2\.0 times as long where their inputs") as caught:
+        charged_ns(timer, HostMemory(), new_clock(process), empty_cache=lambda: None)
+    assert caught.value.reason is Reason.FORBIDDEN
+
+
+def test_launches_that_take_far_longer_in_one_pair_alone_are_not_refused(ring: BufferRing) -> None:
+    times = iter([WORK_NS, 3 * WORK_NS, *[WORK_NS] * 4])
+
+    def clock(*given: object) -> Any:
+        return SimpleNamespace(launch_ns=lambda: next(times))
+
+    timer = timer_of(Launches(ring))
+    assert charged_ns(timer, HostMemory(), clock, empty_cache=lambda: None) == 0
 
 
 @pytest.mark.parametrize("given", [{"captured": False}, {"launches": MIN_LAUNCHES - 1}])
 def test_launches_that_are_not_captured_or_few_are_not_charged(
     ring: BufferRing, given: dict[str, Any]
 ) -> None:
-    timer = timer_of(process := Launches(ring, ahead=True))
+    timer = timer_of(process := Launches(ring, ahead_ns=WORK_NS / 5))
     vars(timer).update(given)
 
     assert charged_ns(timer, HostMemory(), new_clock(process)) == 0
@@ -124,7 +141,7 @@ def test_wrong_outputs_of_launches_whose_inputs_arrive_are_rejected(ring: Buffer
         def run_prepared(self, observe: Callable[[], None], sampler: object) -> None:
             observe()
 
-    timer = timer_of(process := Stale(ring, ahead=True))
+    timer = timer_of(process := Stale(ring))
     with pytest.raises(SubmissionError, match="inputs that arrive just before") as caught:
         charged_ns(timer, HostMemory(), new_clock(process), empty_cache=lambda: None)
     assert caught.value.reason is Reason.STALE_OUTPUT
