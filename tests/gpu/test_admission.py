@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.kinds.kernel.admission import admit
 from evaluation.kinds.kernel.admission.trivial_submissions import NOTES
 from evaluation.kinds.kernel.load import load_task
-from evaluation.tasks.operator import Track
 from evaluation.types import Reason, Verdict
 from tests.gpu.submissions import HERE
 
@@ -31,10 +29,8 @@ def test_trivial_submissions_fail_for_their_outputs(
 ) -> None:
     monkeypatch.setattr(admit, "ForkServer", lambda: nullcontext(fork_server))
     monkeypatch.setattr(admit, "has_mutants", lambda folder: True)  # so that they are tried
-    task = load_task(HERE / "operators", "centred", "cuda-to-cuda")
-    admission = admit.admit(
-        dataclasses.replace(task, track=Track("cuda", language)), cache, self_test=True
-    )
+    task = load_task(HERE / "operators", "centred", f"cuda-to-{language}")
+    admission = admit.admit(task, cache, self_test=True)
     probes = {attempt.name: attempt for attempt in admission.attempts if attempt.role == "probe"}
     assert set(probes) == set(NOTES)
     for probe in probes.values():

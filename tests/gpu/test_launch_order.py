@@ -36,10 +36,10 @@ LAUNCHES = 4096
 SLOW = """
 import sys
 
-def centred(x, out, scale):
+def centred(x, scale):
     if "evaluation.sandboxed.runner" in sys.modules:
         torch.cuda._sleep(100_000)
-    right(x, out, scale)
+    return right(x, scale)
 """
 
 
@@ -102,9 +102,9 @@ def test_honest_launches_are_sampled_in_order(
 def test_slow_serial_launches_are_not_overlapping(
     fork_server: ForkServer, tmp_path: Path, cache: Path
 ) -> None:
-    right = Submission.read(HERE / "hostile" / "right.triton.py")
+    right = Submission.read(HERE / "hostile" / "right.torch.py")
     source = f"{right.source}\n{SLOW}"
-    build = builds.build(right.task(), "triton", {"centred.py": source}, cache)
+    build = builds.build(right.task(), "torch", {"centred.py": source}, cache)
     detector = OverlapDetector()
     observe = partial(window_checks.checks_of, detector)
     with timer_of(build, fork_server, tmp_path, observe=observe) as timer:
