@@ -51,9 +51,8 @@ class DeviceQuerySet(models.QuerySet["Device"]):
         """
         early = Q(compared_at=None) | Q(compared_at__lt=Now() - COMPARED_EACH)
         waits = Q(tried_at=None) | Q(tried_at__lt=Now() - RETRIED_EACH)
-        others = Device.objects.filter(
-            hardware=models.OuterRef("hardware"), held_at__gt=Now() - COMPARED_WITHIN
-        ).exclude(pk=models.OuterRef("pk"))
+        held = Device.objects.filter(held_at__gt=Now() - COMPARED_WITHIN).exclude(token="")
+        others = held.filter(hardware=models.OuterRef("hardware")).exclude(pk=models.OuterRef("pk"))
         return self.filter(early & waits, models.Exists(others), excluded="")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from arena.catalog import fleet
+from arena.catalog import devices, fleet
 from arena.catalog.models import Device, Hardware, Task, Worker
 from runners.worker import comparing, device_locks, worker
 from runners.worker.bench import Bench
@@ -26,11 +26,10 @@ KEY = f"GPU-here-{os.getpid()}"
 def fleet_of_three(hardware: Hardware, task: Task, settings: Any) -> Device:
     """Return the device here, which is one of three that are held; the others have a result."""
     settings.COMPARED_TASK = task.slug
-    device = Device.objects.create(key=KEY, hardware=hardware, worker=HERE, held_at=Now())
+    held = {"hardware": hardware, "held_at": Now(), "token": "of its file"}
+    device = Device.objects.create(key=KEY, worker=HERE, **held)
     for number, latency in enumerate((10.0, 10.1)):
-        other = Device.objects.create(
-            key=f"GPU-{number}", hardware=hardware, worker=f"m{number}/hw", held_at=Now()
-        )
+        other = Device.objects.create(key=f"GPU-{number}", worker=f"m{number}/hw", **held)
         comparing.compare(other, task.version, Bench(), lambda *_, found=latency: found)
     return device
 
@@ -89,6 +88,9 @@ def test_comparison_is_due_once_a_day_where_there_are_others(fleet_of_three: Dev
     Device.objects.update(compared_at=Now() - timedelta(hours=25))
     assert advance()
     Device.objects.update(compared_at=None, tried_at=None)
+    for other in Device.objects.exclude(pk=fleet_of_three.pk):
+        devices.give_back(other.key, other.token)
+    assert not advance(), "no other device is held"
     Device.objects.exclude(pk=fleet_of_three.pk).delete()
     assert not advance(), "there is no other device"
     assert len(started) == 3
