@@ -28,7 +28,7 @@ from arena.contests.models import Contest, Entry
 from arena.curation import drafts, rejudging
 from arena.curation.models import Check, CheckStep, Draft, Review
 from arena.curation.rejudging_filters import Filters
-from arena.leaderboard.models import Composition
+from arena.leaderboard.models import Announcement, AnnouncementKind, Composition
 from arena.notes.models import Hit, Note, Scan
 from arena.runs.models import (
     ArchivedTrace,
@@ -110,6 +110,7 @@ def rows(root, start, bob, tmp_path) -> None:
         contest=contest, owner=root, team="relu", run=run, speedup=2.0, low=1.9, high=2.1
     )
     Composition.objects.create(architecture="llama", hardware=run.hardware, submissions={})
+    Announcement.objects.create(kind=AnnouncementKind.LEADERS, subject="relu")
 
 
 def test_admin_list_search_filters_and_rows_of_every_model_open(client, root, rows):
