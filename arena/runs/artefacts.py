@@ -69,7 +69,8 @@ def find(evaluation_id: int) -> tuple[str, bytes] | None:
 
 def make_room(rows: int = MAX_ROWS) -> int:
     """Delete what is measured, and the oldest beyond `rows`; return the number."""
-    active = Artefact.objects.filter(evaluation__status__in=EVALUATION_ACTIVE)
-    kept = list(active.order_by("-built_at").values_list("pk", flat=True)[:rows])
-    count: int = Artefact.objects.exclude(pk__in=kept).delete()[0]
-    return count
+    # One that comes meanwhile is in neither.
+    left: int = Artefact.objects.exclude(evaluation__status__in=EVALUATION_ACTIVE).delete()[0]
+    oldest = list(Artefact.objects.order_by("-built_at").values_list("pk", flat=True)[rows:])
+    beyond: int = Artefact.objects.filter(pk__in=oldest).delete()[0]
+    return left + beyond

@@ -126,6 +126,7 @@ def test_artefacts_are_removed_once_measured_and_beyond_their_number(
     evaluation, lease = building
     stored.store(evaluation, lease, KEY, b"y")
     assert stored.make_room() == 0
+    assert stored.make_room(rows=1) == 0
     assert stored.make_room(rows=0) == 1
     stored.store(evaluation, lease, KEY, b"y")
     Evaluation.objects.update(status="done")
