@@ -23,8 +23,9 @@ export class Inspector {
     return this.#shown;
   }
 
-  /** Shows the event of a row; again, where the row has changed. */
+  /** Shows the event of a row; again, where the row has changed, unless a note on it is being written. */
   show(seq, again = false) {
+    if (again && this.#pane.querySelector("details[open] form")) return;
     if (again) this.#shown = undefined;
     this.#wanted = seq;
     this.#load();

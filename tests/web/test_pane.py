@@ -85,14 +85,25 @@ def test_chosen_event_shows_its_record_and_figures_in_the_pane(open_page, served
     assert page.console_errors == []
 
 
-def test_note_on_the_chosen_event_is_added_in_the_pane(open_page, run, in_thread, server):
-    password = PBKDF2PasswordHasher().encode("builder", "salt")  # the server takes no quick one
-    in_thread(get_user_model()(username="bob", password=password, is_staff=True)).save()
-    page = open_page(f"/login/?next=/runs/{run.pk}/%3Ftab=trace")
-    page.fill("[name=username]", "bob")
-    page.fill("[name=password]", "builder")
-    page.keyboard.press("Enter")
-    page.wait_for_selector(".event", timeout=TIMEOUT_MS)
+@pytest.fixture
+def open_as_staff(open_page, in_thread, server):
+    """Return a function that opens the trace of a run as a member of the staff."""
+
+    def open_trace(run):
+        password = PBKDF2PasswordHasher().encode("builder", "salt")  # the server takes no quick one
+        in_thread(get_user_model()(username="bob", password=password, is_staff=True)).save()
+        page = open_page(f"/login/?next=/runs/{run.pk}/%3Ftab=trace")
+        page.fill("[name=username]", "bob")
+        page.fill("[name=password]", "builder")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("[data-expand]", timeout=TIMEOUT_MS)  # which scripts show
+        return page
+
+    return open_trace
+
+
+def test_note_on_the_chosen_event_is_added_in_the_pane(open_as_staff, run):
+    page = open_as_staff(run)
     page.click("#e7 .kind")
     pane(page, 7)
     page.click("#inspector >> text=Add a note")
@@ -101,6 +112,26 @@ def test_note_on_the_chosen_event_is_added_in_the_pane(open_page, run, in_thread
     page.click("#inspector >> text=Save the note")
     page.wait_for_selector("#inspector .notes >> text=It reads the clock <b>.", timeout=TIMEOUT_MS)
     assert query(page)["at"] == ["7"] and page.console_errors == []
+
+
+def test_note_that_is_being_written_stays_while_its_event_changes(
+    open_as_staff, served_world, in_thread
+):
+    run = served_world.start(TASK, "tuner")
+    record = in_thread(services).record
+    call = EventDraft("tool_call", {"tool": "bash", "arguments": {}}, id="c")
+    seq = record(run.pk, [call], producer="test")
+    page = open_as_staff(run)
+    page.click(f"#e{seq} .kind")
+    pane(page, seq)
+    page.click("#inspector >> text=Add a note")
+    page.fill("#inspector [name=text]", "It waits.")
+    result = EventDraft("tool_result", {"call": "c", "ok": True, "output": "its result"})
+    record(run.pk, [result], producer="test")
+    page.wait_for_selector(f"#e{seq} >> text=its result", timeout=TIMEOUT_MS, state="attached")
+    last = record(run.pk, [EventDraft("log", {"text": "later"})], producer="test")
+    page.wait_for_selector(f"#e{last}", timeout=TIMEOUT_MS)
+    assert page.input_value("#inspector [name=text]") == "It waits."
 
 
 def test_pane_of_an_event_is_complete_without_javascript(open_page, run):
