@@ -202,10 +202,10 @@ function onRows(html, last) {
   stream.grow(last);
   const rows = rowsOf(html);
   const added = stream.apply(rows);
-  if (!added) return;
-  announce(rows);
   const shown = rows.find((row) => Number(row.dataset.seq) === inspector.shown);
   if (shown) inspector.show(inspector.shown, true);
+  if (!added) return;
+  announce(rows);
   if (tailing) showTail();
   else unread += added;
   labelTail();

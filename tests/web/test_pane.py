@@ -114,7 +114,7 @@ def test_note_on_the_chosen_event_is_added_in_the_pane(open_as_staff, run):
     assert query(page)["at"] == ["7"] and page.console_errors == []
 
 
-def test_note_that_is_being_written_stays_while_its_event_changes(
+def test_pane_of_a_call_has_its_result_once_that_comes_unless_a_note_is_being_written(
     open_as_staff, served_world, in_thread
 ):
     run = served_world.start(TASK, "tuner")
@@ -123,15 +123,21 @@ def test_note_that_is_being_written_stays_while_its_event_changes(
     seq = record(run.pk, [call], producer="test")
     page = open_as_staff(run)
     page.click(f"#e{seq} .kind")
-    pane(page, seq)
+    assert "its result" not in pane(page, seq)
+    result = EventDraft("tool_result", {"call": "c", "ok": True, "output": "its result"}, id="r")
+    record(run.pk, [result], producer="test")
+    page.wait_for_selector("#inspector pre >> text=its result", timeout=TIMEOUT_MS)
     page.click("#inspector >> text=Add a note")
     page.fill("#inspector [name=text]", "It waits.")
-    result = EventDraft("tool_result", {"call": "c", "ok": True, "output": "its result"})
-    record(run.pk, [result], producer="test")
-    page.wait_for_selector(f"#e{seq} >> text=its result", timeout=TIMEOUT_MS, state="attached")
+    loaded: list[str] = []
+    page.on("request", lambda request: loaded.append(request.url))
+    again = EventDraft("tool_result", {**result.body, "output": "another"}, id="r")
+    record(run.pk, [again], producer="test")
+    page.wait_for_selector(f"#e{seq} >> text=another", timeout=TIMEOUT_MS, state="attached")
     last = record(run.pk, [EventDraft("log", {"text": "later"})], producer="test")
     page.wait_for_selector(f"#e{last}", timeout=TIMEOUT_MS)
     assert page.input_value("#inspector [name=text]") == "It waits."
+    assert not [url for url in loaded if "/inspector/" in url]
 
 
 def test_pane_of_an_event_is_complete_without_javascript(open_page, run):
