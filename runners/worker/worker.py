@@ -87,7 +87,7 @@ def serve(
     with serving(*duties, start=False) as consumers:
         while not draining.is_set() and (now := time.monotonic()) < until:
             problem = poll(*duties)
-            hold(consumers, bool(problem))  # starts them, once its devices are its own
+            hold_idle(duties, consumers, problem)  # starts the others
             if not problem:
                 compare_devices(duties)
             if current.count or any(queue.length(name) for each in duties for name in each.queues):
@@ -125,6 +125,15 @@ def hold(consumers: Sequence[Consumer], held: bool) -> None:
         for thread in consumer.consumers.values():
             if held != thread.paused:
                 thread.pause() if held else thread.resume()
+
+
+def hold_idle(duties: Sequence[Duty], consumers: Sequence[Consumer], problem: str) -> None:
+    """Hold the consumers of duties without a device of their own, and let the others go on.
+
+    With a problem, hold all.
+    """
+    for duty, consumer in zip(duties, consumers, strict=True):
+        hold([consumer], bool(problem) or not _has_device(duty))
 
 
 @contextmanager
@@ -169,21 +178,26 @@ def poll(*duties: Duty, reap: Callable[[], int] = runs.reap, problem: str = "") 
 
     A worker with a role of its own leaves reaping to those that hold the whole database.
 
-    Returns: why the worker takes no work, by default what is wrong with its machine.
+    Returns: why the process takes no work, by default what is wrong with its machine; empty where
+    it takes some, be it for one of its devices.
     """
     found = problem or UNKNOWN  # until the database has answered
+    reasons: dict[str, str] = {}
     try:
         with database_errors_logged():
             offset = health.clock_offset()
             problem = problem or _problem(duties, offset)
             found = problem or UNKNOWN
-            rivals, excluded = _hold_devices(duties)
-            found = problem or next(iter(rivals.values()), excluded)
+            reasons = _hold_devices(duties)
+            names = [name for duty in duties for name in duty.names]
+            is_idle = all(name in reasons for name in names)
+            found = problem or (next(iter(reasons.values()), "") if is_idle else "")
             state = health.state(offset)
             for duty in duties:
                 capabilities = _capabilities(duty)
                 for name in duty.names:
-                    if rivals.get(name, "").startswith(f"{name} "):
+                    reason = reasons.get(name, "")
+                    if reason.startswith(f"{name} "):
                         continue  # the row is that of the other one
                     catalog.heartbeat_worker(
                         name,
@@ -191,14 +205,14 @@ def poll(*duties: Duty, reap: Callable[[], int] = runs.reap, problem: str = "") 
                         pid=os.getpid(),
                         hardware=duty.hardware,
                         capabilities=capabilities,
-                        problem=found,
+                        problem=problem or reason,
                         state=state,
                     )
             if not is_limited():
                 _reap_all(duties, reap)
     except Exception:  # a worker that ends takes along all that it works on
         logger.exception("the reaper failed")
-    _log_problem(found)
+    _log_problem(found or "; ".join(f"{name}: {reason}" for name, reason in reasons.items()))
     return found
 
 
@@ -213,14 +227,13 @@ def _reap_all(duties: Sequence[Duty], reap: Callable[[], int]) -> None:
         announcements.watch()
 
 
-def _hold_devices(duties: Sequence[Duty]) -> tuple[dict[str, str], str]:
+def _hold_devices(duties: Sequence[Duty]) -> dict[str, str]:
     """Take the devices of this process, or renew its holds.
 
-    Returns: the workers whose device another process holds, with the reason, and why a device is
-    taken out.
+    Returns: by the names of workers, why nothing is measured on their devices: another process
+    holds it, or it is taken out.
     """
-    rivals: dict[str, str] = {}
-    excluded = ""
+    reasons: dict[str, str] = {}
     measuring = [
         (duty.hardware, *each)
         for duty in duties
@@ -228,14 +241,20 @@ def _hold_devices(duties: Sequence[Duty]) -> tuple[dict[str, str], str]:
         for each in zip(duty.names, duty.devices, strict=True)
     ]
     for hardware, name, device in measuring:
-        other, reason = device_locks.here.hold(name, device, hardware)
-        if other:
-            rivals[name] = f"{other} measures on this device: one at a time does."
+        other, excluded = device_locks.here.hold(name, device, hardware)
+        reason = f"{other} measures on this device: one at a time does." if other else excluded
+        if reason:
+            reasons[name] = reason
         for each in bench.here.get(hardware.slug, ()):
             if each.lock == device:
-                each.ours = not other
-        excluded = excluded or reason
-    return rivals, excluded
+                each.ours = not reason
+    return reasons
+
+
+def _has_device(duty: Duty) -> bool:
+    """Return whether a duty has a device to measure on, or needs none."""
+    benches = bench.here.get(duty.hardware.slug, ()) if duty.hardware else ()
+    return not benches or any(each.ours for each in benches)
 
 
 def _problem(duties: Sequence[Duty], offset: timedelta | None) -> str:
@@ -258,13 +277,14 @@ comparisons = Comparisons()
 _logged = ""
 
 
-def compare_devices(duties: Sequence[Duty]) -> None:
-    """Start a comparison of a device of this process with others, if one is due."""
+def compare_devices(duties: Sequence[Duty], comparisons: Comparisons = comparisons) -> None:
+    """Start a comparison of a device that this process measures on with others, if one is due."""
     benches = {
         device_locks.key_of(each.lock): each
         for duty in duties
         if duty.hardware
         for each in bench.here.get(duty.hardware.slug, ())
+        if each.ours
     }
     if benches:
         with database_errors_logged():

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 
 from arena.catalog import devices, fleet
 from arena.catalog.models import Device, Hardware, Task, Worker
-from runners.worker import comparing, device_locks, worker
+from runners.worker import bench, comparing, device_locks, worker
 from runners.worker.bench import Bench
 from runners.worker.comparing import Comparisons
 
@@ -94,6 +94,21 @@ def test_comparison_is_due_once_a_day_where_there_are_others(fleet_of_three: Dev
     Device.objects.exclude(pk=fleet_of_three.pk).delete()
     assert not advance(), "there is no other device"
     assert len(started) == 3
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_comparison_is_started_on_devices_that_this_process_measures_on(
+    is_ours: bool, fleet_of_three: Device, hardware: Hardware
+) -> None:
+    started: list[Callable[[], None]] = []
+    bench.here[hardware.slug] = [Bench(KEY, ours=is_ours)]
+    try:
+        duty = worker.Duty((hardware.queue,), 1, hardware, (KEY,))
+        worker.compare_devices([duty], Comparisons(started.append))
+    finally:
+        bench.here.clear()
+    assert bool(started) == is_ours
 
 
 def test_comparison_without_its_task_is_not_started(fleet_of_three: Device, settings: Any) -> None:

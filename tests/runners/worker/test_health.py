@@ -228,3 +228,30 @@ def test_bench_is_taken_once_its_device_is_held(device: str, hardware: Hardware)
         assert mine.ours
     finally:
         bench.here.clear()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("is_excluded", [True, False])
+def test_one_device_held_elsewhere_or_taken_out_leaves_the_other_at_work(
+    is_excluded: bool, device: str, hardware: Hardware
+) -> None:
+    lost, kept = bench.Bench(f"lost-{device}", ours=False), bench.Bench(f"kept-{device}")
+    bench.here[hardware.slug] = [lost, kept]
+    duty = worker.Duty((hardware.queue,), 2, hardware, (lost.lock, kept.lock))
+    if is_excluded:
+        Device.objects.create(key=lost.lock, hardware=hardware, excluded="It is taken out: slow.")
+    else:
+        devices.hold(lost.lock, hardware, "another/hw", 1, "the token of another file")
+    try:
+        assert worker.poll(duty, reap=lambda: 0) == ""
+        assert [each.ours for each in (lost, kept)] == [False, True]
+        reasons = dict(Worker.objects.values_list("name", "problem"))
+        expected = "It is taken out: slow." if is_excluded else "another/hw (process 1) measures"
+        assert reasons.pop(duty.names[0]).startswith(expected)
+        assert reasons == {duty.names[1]: ""}
+        assert Worker.objects.queues() == {hardware.queue}
+        Device.objects.update(excluded="", held_at=None)
+        assert worker.poll(duty, reap=lambda: 0) == ""
+        assert lost.ours and kept.ours
+    finally:
+        bench.here.clear()

@@ -18,7 +18,7 @@ from dramatiq.worker import Worker as Consumer
 from arena.catalog.models import Hardware
 from arena.catalog.workers import Worker as Row
 from runners.process.supervisor import stopping
-from runners.worker import worker
+from runners.worker import bench, worker
 from runners.worker.actors import current
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -179,3 +179,33 @@ def test_hold_takes_nothing_new_until_it_goes_on() -> None:
         assert done == [1]
     finally:
         consumer.stop()
+
+
+def test_hold_idle_holds_duties_without_a_device_of_their_own(hardware: Hardware) -> None:
+    duties = [worker.Duty((hardware.queue,), 2, hardware, ("a", "b")), worker.Duty(("build",))]
+    consumers = [Consumer(StubBroker(middleware=[]), worker_threads=1) for _ in duties]
+    benches = [bench.Bench("a", ours=False), bench.Bench("b", ours=False)]
+    bench.here[hardware.slug] = benches
+
+    def at_work(problem: str = "") -> list[bool]:
+        """Return which consumers have started and are not paused."""
+        worker.hold_idle(duties, consumers, problem)
+        return [
+            bool(each.workers) and not any(one.paused for one in each.consumers.values())
+            for each in consumers
+        ]
+
+    for each, duty in zip(consumers, duties, strict=True):
+        each.broker.declare_queue(*duty.queues)
+    try:
+        assert at_work("Its disk is full.") == [False, False]
+        assert at_work() == [False, True]
+        benches[1].ours = True
+        assert at_work() == [True, True]
+        benches[1].ours = False
+        assert at_work() == [False, True]
+        assert at_work("Its disk is full.") == [False, False]
+    finally:
+        bench.here.clear()
+        for each in consumers:
+            each.stop()
