@@ -14,7 +14,9 @@ from arena.leaderboard.ranking.fast_p import curves, x_of, y_of
 from arena.leaderboard.ranking.filters import NO_FILTERS, Filters
 from arena.leaderboard.ranking.results import snapshot
 from tests.arena.factories import judged_run
-from tests.web.conftest import TIMEOUT_MS
+from tests.web.conftest import PHONE, TIMEOUT_MS
+
+TASK = "rms_norm/cpp-to-cpp"
 
 
 @pytest.fixture
@@ -220,3 +222,25 @@ def test_board_without_a_measured_roofline_says_nothing_of_the_sol_score(client,
     page = client.get("/leaderboard/?score=sol").content.decode()
     cell = page[page.index('data-label="SOL score"') :].partition("</td>")[0]
     assert "<strong>–</strong>" in cell and "at least" not in cell and "95% CI" not in cell
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_matrix_on_a_phone_scrolls_inside_its_frame(open_page, served_world):
+    served_world.failed(TASK, "tuner")
+    page = open_page("/leaderboard/parts/matrix/?task_set=all", PHONE)
+    frame = page.locator(".scroll:has(.matrix)")
+    assert frame.evaluate("it => it.scrollWidth - it.clientWidth") > 0
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_chart_on_a_phone_without_scripts_shows_every_label_whole(open_page, served_world):
+    served_world.passed(TASK, "hill-climber", 2.1, rounds=1)
+    address = "/leaderboard/parts/generalization/?task_set=all"
+    page = open_page(address, PHONE, java_script_enabled=False)
+    drawn = page.locator(".plot .drawing").bounding_box()
+    labels = [label.bounding_box() for label in page.locator(".plot .drawing text").all()]
+    assert len(labels) > 4 and min(label["x"] for label in labels) >= drawn["x"]
+    assert min(label["height"] for label in labels) > 8, "it can be read"
