@@ -47,6 +47,7 @@ def run(request: HttpRequest, run_id: str) -> HttpResponse:
     context["lanes_later"] = shown.last_seq > EVENTS_OF_LANES
     if tab == "trace" and hasattr(shown, "archive"):
         context["template"] = "runs/tabs/archived.html"
+        context["downloadable"] = shown.last_seq <= exports.MAX_EVENTS
     elif tab == "trace":
         context |= _stream(request, shown)
     if "at" in request.GET:

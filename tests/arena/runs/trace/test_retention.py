@@ -18,6 +18,7 @@ from arena.runs import services
 from arena.runs.models import ArchivedTrace, Blob, Event, Run, TrafficPart
 from arena.runs.trace import retention, store
 from arena.runs.trace.events import EventDraft
+from arena.runs.trace.exports import MAX_EVENTS
 from arena.runs.traffic import add_part
 from arena.runs.transfer.results import line_of
 from tests.arena.factories import finished
@@ -193,3 +194,12 @@ def test_broken_run_with_an_archived_trace_is_not_continued(start: Callable[...,
     assert services.can_continue(run)
     command("--days", "0")
     assert not services.can_continue(run)
+
+
+def test_page_of_an_archived_trace_offers_no_file_that_is_refused(client: Client, run: Run) -> None:
+    retention.archive(run)
+    address = f"{run.get_absolute_url()}?tab=trace"
+    assert "download the trace" in client.get(address).content.decode()
+    Run.objects.filter(pk=run.pk).update(last_seq=MAX_EVENTS + 1)
+    page = client.get(address).content.decode()
+    assert "was archived on" in page and "trace.jsonl" not in page
