@@ -38,6 +38,12 @@ MALFORMED = {
     "a verdict": event("gate_result", gate="correctness", verdict="passed"),
     "a final verdict": event("span_begin", span_kind="evaluation", title="Final", scope="final"),
     "the end of one": event("span_end", span_kind="evaluation", verdict="passed", reason="42x"),
+    "the end of one without a verdict": event("span_end", span_kind="evaluation", ok=True),
+    "the speedup of one": event("metric", name="speedup", value=42.0),
+    "an event in the span of one": '{"kind":"note","span":"evaluation-1","body":{"text":"x"}}',
+    "a turn with the id of one's end": (
+        '{"kind":"span_end","id":"evaluation-1/end","body":{"span_kind":"turn"}}'
+    ),
     "a turn with a verdict": event("span_end", span_kind="turn", verdict="passed"),
     "a round": event("span_begin", span_kind="submission", round=1),
 }
