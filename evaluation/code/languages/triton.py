@@ -207,7 +207,7 @@ def not_interpreted(files: Mapping[str, str]) -> str:
     """Return why files cannot run without a GPU; empty if they can."""
     for name, text in files.items():
         source = static_analysis.Source(name, text)
-        paths = {f"{source.path(node)}.": node for node in source.nodes}
+        paths = sorted({f"{source.path(node)}." for node in source.nodes})
         if used := [path for path in paths if path.startswith(_NOT_INTERPRETED)]:
             return f"the interpreter cannot run this: `{max(used, key=len)[:-1]}` needs a GPU"
         if used := [path for path in paths if path.startswith(_NEEDS_GPU)]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -332,6 +333,25 @@ def test_kernel_that_the_interpreter_cannot_run_is_compiled_and_skipped(
     assert (correctness.verdict, correctness.reason) == (Verdict.SKIPPED, Reason.NO_DEVICE)
     assert "the interpreter cannot run this" in correctness.message and name in correctness.message
     assert report.verdict is Verdict.SKIPPED
+
+
+def test_name_that_needs_a_gpu_is_the_same_one_each_time() -> None:
+    """Sets of names have another order in each process: it is set by the seed of their hashes."""
+    code = "import sys; from evaluation.code.languages import triton"
+    code += "; print(triton.not_interpreted({'twice.py': sys.argv[1]}))"
+    names = ("current_stream", "default_stream", "set_stream", "Stream")
+    text = "import torch\n" + "".join(f"torch.cuda.{name}()\n" for name in names)
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code, text],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in range(4)
+    }
+    assert said == {"there is no GPU here, and `torch.cuda.current_stream` needs one\n"}
 
 
 def test_kernel_in_a_module_of_pytorch_is_not_interpreted_either() -> None:
