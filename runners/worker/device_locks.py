@@ -16,7 +16,7 @@ from typing import TextIO
 
 from arena.catalog import devices
 from arena.catalog.models import Hardware
-from evaluation.bench.devices.locks import lock, lock_file
+from evaluation.bench.devices.locks import LOCKS, lock, lock_file
 from runners.worker.bench import CORES
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -48,6 +48,8 @@ class DeviceLock:
 
     key: str
     worker: str
+    folder: Path = LOCKS
+    """Parent of the folder of its file."""
     _file: TextIO | None = None
     _token: str = ""
 
@@ -58,9 +60,14 @@ class DeviceLock:
     def hold(self, hardware: Hardware) -> tuple[str, str]:
         """Take the device or renew the hold.
 
-        Returns: who holds it instead, and why it is taken out; each empty if not so.
+        Returns: who holds it instead, and why nothing is measured on it: it is taken out, or its
+        file cannot be opened; each empty if not so.
         """
-        if other := self._lock_file():
+        try:
+            other = self._lock_file()
+        except PermissionError as error:
+            return "", _advice(error)
+        if other:
             return other, ""
         row = devices.hold(self.key, hardware, self.worker, os.getpid(), self._token)
         return ("" if row.token == self._token else row.holder), row.excluded
@@ -69,7 +76,7 @@ class DeviceLock:
         """Lock the file, and return who has locked it instead; empty once it is ours."""
         if self._file is not None:
             return ""
-        file = lock_file(f"worker-{self.key}")
+        file = lock_file(f"worker-{self.key}", self.folder)
         try:
             written = json.load(file)
         except ValueError:  # nobody has held it yet
@@ -97,6 +104,14 @@ class DeviceLock:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _advice(error: PermissionError) -> str:
+    """Return what to do about a lock file that cannot be opened."""
+    if error.filename is None:  # of `lock_file`, which names the folder and the remedy
+        return f"It cannot be locked: {error}."
+    remedy = "give it to the worker's user, or remove it"
+    return f"It cannot be locked: {error.filename}: {error.strerror}; {remedy}."
 
 
 @dataclass

@@ -20,12 +20,12 @@ def locked(name: str, stack: ExitStack, shared: bool = False) -> bool:
     return lock(stack.enter_context(lock_file(name)), shared)
 
 
-def lock_file(name: str) -> TextIO:
-    """Return the file of a lock, open for reading and writing.
+def lock_file(name: str, parent: Path = LOCKS) -> TextIO:
+    """Return the file of a lock, in the folder of this user in `parent`, open to read and write.
 
     Raises: PermissionError where somebody else made the folder of locks.
     """
-    folder = LOCKS / f"kernel-arena-{os.getuid()}"
+    folder = parent / f"kernel-arena-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.lstat().st_uid != os.getuid() or folder.is_symlink():
         raise PermissionError(f"{folder} is somebody else's; remove it")

@@ -18,6 +18,7 @@ from runners.worker.device_locks import DeviceLock
 
 pytestmark = pytest.mark.django_db
 Locks = tuple[DeviceLock, DeviceLock]
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -64,6 +65,43 @@ def test_process_of_another_container_holds_a_device_while_its_heartbeat_is_rece
     assert lock.hold(hardware) == ("", "")
     late = devices.hold(lock.key, hardware, "container/hw.test-cpu", 7, "the token of its own file")
     assert late.worker == "m/hw.test-cpu", "a process that was silent lost its hold"
+
+
+def test_device_whose_lock_cannot_be_opened_names_the_path_and_the_remedy(
+    tmp_path: Path, hardware: Hardware
+) -> None:
+    folder = tmp_path / f"kernel-arena-{os.getuid()}"
+    folder.symlink_to(tmp_path)
+    lock = DeviceLock("GPU-a", "m/hw.test-cpu", tmp_path)
+    text = f"It cannot be locked: {folder} is somebody else's; remove it."
+    assert lock.hold(hardware) == ("", text)
+    assert not Device.objects.exists()
+    folder.unlink()
+    assert lock.hold(hardware) == ("", "")
+    lock.close()
+
+
+@pytest.fixture
+def closed_folder(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder that this process cannot enter, also where root runs it."""
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    yield folder
+    os.seteuid(user)
+
+
+def test_device_whose_folder_of_locks_is_closed_names_it_and_the_remedy(
+    hardware: Hardware, closed_folder: Path
+) -> None:
+    holder, problem = DeviceLock("GPU-a", "m/hw.test-cpu", closed_folder).hold(hardware)
+    assert holder == ""
+    assert problem == (
+        f"It cannot be locked: {closed_folder}/kernel-arena-{os.getuid()}: Permission denied; give"
+        " it to the worker's user, or remove it."
+    )
 
 
 def test_cores_are_those_of_the_machine_whatever_the_folder(
