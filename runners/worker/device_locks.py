@@ -6,6 +6,7 @@ meet at a row of the database. A second process is told who holds the device, an
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -19,18 +20,55 @@ from arena.catalog.models import Hardware
 from evaluation.bench.devices.locks import LOCKS, lock, lock_file
 from runners.worker.bench import CORES
 
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-"""The same in all containers of a machine, and in no other machine."""
+CONTAINER_MARKS = (".dockerenv", "run/.containerenv", "run/systemd/container")
+"""Files that Docker, Podman and systemd make in containers."""
+INITIAL_PIDS = "pid:[4026531836]"
+"""First namespace of processes. Source: `PROC_PID_INIT_INO` in Linux, include/linux/proc_ns.h."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Names of the machine of this process, as the files of `root` have them."""
+
+    root: Path = Path("/")
+
+    def name(self) -> str:
+        """Return the id of the installation, and in a container that of the kernel's boot.
+
+        The file of a container is that of its image, which runs on other machines too. The id of
+        the boot is the same in all containers of a machine. The id of an installation is hashed.
+        Source: machine-id(5), which asks that it is not shown.
+        """
+        if not self.is_contained() and (found := self._read("etc/machine-id")):
+            return hashlib.sha256(f"kernel-arena {found}".encode()).hexdigest()[:32]
+        return self._read("proc/sys/kernel/random/boot_id") or socket.gethostname()
+
+    def is_contained(self) -> bool:
+        """Return whether this process is in a container.
+
+        It is where a runtime left its mark, processes are numbered apart, or `/` is an overlay. A
+        kernel that does not say how it numbers processes counts as that of a container.
+        """
+        if any((self.root / name).exists() for name in CONTAINER_MARKS):
+            return True
+        try:
+            numbering = os.readlink(self.root / "proc/self/ns/pid")
+        except OSError:
+            return True
+        mounts = [line.split()[1:3] for line in self._read("proc/self/mounts").splitlines()]
+        return numbering != INITIAL_PIDS or ["/", "overlay"] in mounts
+
+    def _read(self, name: str) -> str:
+        """Return the text of a file; empty where it cannot be read."""
+        try:
+            return (self.root / name).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
 
 
 def machine_id() -> str:
     """Return the name under which processes of this machine share its cores."""
-    if found := os.environ.get("ARENA_MACHINE_ID"):
-        return found[:80]
-    try:
-        return BOOT_ID.read_text(encoding="ascii").strip()
-    except OSError:
-        return socket.gethostname()
+    return os.environ.get("ARENA_MACHINE_ID", "")[:80] or Identity().name()
 
 
 def key_of(device: str) -> str:

@@ -14,7 +14,7 @@ from arena.catalog import devices
 from arena.catalog.models import Device, Hardware
 from runners.worker import device_locks
 from runners.worker.bench import Bench, taken
-from runners.worker.device_locks import DeviceLock
+from runners.worker.device_locks import CONTAINER_MARKS, INITIAL_PIDS, DeviceLock, Identity
 
 pytestmark = pytest.mark.django_db
 Locks = tuple[DeviceLock, DeviceLock]
@@ -111,7 +111,56 @@ def test_cores_are_those_of_the_machine_whatever_the_folder(
     assert device_locks.key_of("cores-14ab") == device_locks.key_of("") == "cores-box"
     assert device_locks.key_of("GPU-aaaa") == "GPU-aaaa"
     monkeypatch.delenv("ARENA_MACHINE_ID")
-    assert device_locks.machine_id() == device_locks.BOOT_ID.read_text().strip()
+    assert device_locks.machine_id() == Identity().name()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return the root of a machine outside of any container, as far as `Identity` reads it."""
+    for name, text in {
+        "etc/machine-id": "0123\n",
+        "proc/sys/kernel/random/boot_id": "boot-1\n",
+        "proc/self/mounts": "proc /proc proc rw 0 0\n/dev/sda1 / ext4 rw 0 0\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "proc/self/ns").mkdir()
+    (tmp_path / "proc/self/ns/pid").symlink_to(INITIAL_PIDS)
+    return tmp_path
+
+
+def test_machine_keeps_its_name_after_a_reboot(root: Path) -> None:
+    before = Identity(root).name()
+    (root / "proc/sys/kernel/random/boot_id").write_text("boot-2\n")
+    assert Identity(root).name() == before
+    assert "0123" not in before, "the id of the installation is shown"
+    (root / "etc/machine-id").write_text("4567\n")
+    assert Identity(root).name() not in (before, "boot-2")
+
+
+@pytest.mark.parametrize("text", ["", "\n", None])
+def test_machine_without_an_id_has_that_of_its_boot(root: Path, text: str | None) -> None:
+    (root / "etc/machine-id").unlink()
+    if text is not None:
+        (root / "etc/machine-id").write_text(text)
+    assert Identity(root).name() == "boot-1"
+
+
+@pytest.mark.parametrize("mark", [*CONTAINER_MARKS, "pids", "no pids", "overlay"])
+def test_machine_of_a_container_has_the_id_of_the_boot(root: Path, mark: str) -> None:
+    assert not Identity(root).is_contained()
+    numbering = root / "proc/self/ns/pid"
+    match mark:
+        case "overlay":
+            (root / "proc/self/mounts").write_text("overlay / overlay rw 0 0\n")
+        case "pids" | "no pids":
+            numbering.unlink()
+            if mark == "pids":
+                numbering.symlink_to("pid:[4026532000]")
+        case _:
+            (root / mark).parent.mkdir(parents=True, exist_ok=True)
+            (root / mark).touch()
+    assert Identity(root).name() == "boot-1"
 
 
 def test_bench_of_another_process_is_not_taken() -> None:
