@@ -28,6 +28,8 @@ from arena.runs.models import Run
 LEADERS = 3
 MAX_RECORDS = 50
 """Newest records among which new ones are looked for."""
+MAX_SENT = 50
+"""Announcements of one request."""
 WITHDRAWN = "a withdrawn agent"
 
 
@@ -96,9 +98,9 @@ def _new_leaders(board: Board) -> list[Announcement]:
 
 
 def _send(start: Callable[[Callable[[], None]], None]) -> int:
-    """Post what was not sent, in one request; what could not be sent is tried again."""
+    """Post what was not sent, MAX_SENT in a request; what could not be sent is tried again."""
     taken = []
-    for row in Announcement.objects.filter(sent_at=None).order_by("pk"):
+    for row in Announcement.objects.filter(sent_at=None).order_by("pk")[:MAX_SENT]:
         waiting = Announcement.objects.filter(pk=row.pk, sent_at=None)
         if waiting.update(sent_at=timezone.now()):
             taken.append(row)

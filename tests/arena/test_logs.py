@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import path
 
-from arena import logs
+from arena import logs, web_server
 
 
 def view(request: HttpRequest, **named: str) -> HttpResponse:
@@ -74,3 +74,12 @@ def test_text_of_a_sender_as_json_is_cut_and_has_no_traceback() -> None:
     except ValueError:
         line = json.loads(logs.OneLineJson().format(record(text, exc_info=sys.exc_info())))
     assert len(line["message"]) == logs.MAX_CHARACTERS and "traceback" not in line
+
+
+def test_line_of_a_sign_in_link_has_no_token(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "arena.web_server")
+    details = {"method": "GET", "path": "/sign-in/7/abc-secret/", "status": 200, "client": "me"}
+    web_server.log_action("http", "complete", details)
+    (line,) = caplog.records
+    assert line.getMessage() == "GET /sign-in/… 200 from me"
+    assert "secret" not in str(vars(line))

@@ -65,6 +65,9 @@ def test_board_ranked_by_the_sol_score_keeps_it_in_every_link(client, judged):
     assert agents_of(client, "score=sol") == ["near", "fast"]
     assert agents_of(client, "sort=sol") == ["fast", "near"]
     page = client.get("/leaderboard/?score=sol&sort=agent").content.decode()
+    assert re.search(
+        r'og:description" content="[^"]*near leads with an SOL score of 0\.', page, re.I
+    )
     assert '<a href="/leaderboard/?score=sol&amp;sort=agent" aria-current="true">SOL' in page
     assert '<a href="/leaderboard.csv?score=sol&amp;sort=agent">' in page
     assert "<strong>0.92</strong>" in page and "counts as 0.5" in page

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from arena.catalog.models import NATIVE, ONE_SPEEDUP, PRODUCTION, REPOSITORY
-from arena.catalog.templatetags.figures import Scale, times
+from arena.catalog.templatetags.figures import Scale, score, times
 from arena.charts import Figure
 from arena.filters import unknown_value
 from arena.leaderboard.charts import forest_chart
@@ -256,7 +256,11 @@ def _card(shown: Board, rows: Sequence[Row]) -> Card:
     """Return what other sites show of a board: its leader, and the first agents."""
     device = shown.device.name if shown.device else "no device"
     leader = next((row for row in rows if row.rank == 1), None)
-    led = f"; {leader.agent.title} leads with {times(leader.set_speedup)}" if leader else ""
+    led = ""
+    if leader:
+        by_sol = shown.filters.score == SOL
+        led = f"an SOL score of {score(leader.sol_score)}" if by_sol else times(leader.set_speedup)
+        led = f"; {leader.agent.title} leads with {led}"
     text = f"{len(shown.ranked)} ranked agents over {shown.size} tasks{led}."
     first = list(rows[:MAX_CARD_ROWS])
     return Card(

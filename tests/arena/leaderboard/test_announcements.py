@@ -81,6 +81,17 @@ def test_watch_sends_again_what_the_receiver_did_not_take(received, judged, sett
     assert len(received) == 1
 
 
+def test_watch_sends_many_announcements_in_several_requests(received, judged):
+    run = judged("first", "relu", 1.5)
+    watch()
+    rows = range(1, announcements.MAX_SENT + 2)
+    Announcement.objects.bulk_create(
+        Announcement(kind="record", subject=run.pk, number=number) for number in rows
+    )
+    assert watch() == announcements.MAX_SENT
+    assert watch() == 1
+
+
 def test_announcement_of_a_run_that_is_hidden_is_not_sent(received, judged):
     judged("first", "relu", 1.5)
     watch()
