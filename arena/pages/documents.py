@@ -23,7 +23,7 @@ TASKS = "tasks"
 """Name of the document that describes a folder of a task."""
 FOLDED_CHARACTERS = 8_000
 """Of HTML, beyond which the sections of a document fold."""
-SECTION = re.compile(r"(<h2 [^>]*>.*?</h2>)\n")
+SECTION = re.compile(r"(<h2 [^<>]{0,200}>.{0,1000}?</h2>)\n")
 
 
 @dataclass(frozen=True)

@@ -28,13 +28,13 @@ PNG_WIDTH = 1440
 MAX_KEPT = 64
 """Pictures that a process keeps."""
 MAX_AGE_SECONDS = 300
-TOKEN = re.compile(r"--([\w-]+): light-dark\((#\w+), #\w+\)")
+TOKEN = re.compile(r"--([\w-]{1,40}): light-dark\((#\w+), #\w+\)")
 FAMILIES = {"sans": "sans-serif", "mono": "monospace"}
 FONTS = {"DejaVuSans": "DejaVu Sans", "LiberationSans-Regular": "Liberation Sans",
          "NotoSans-Regular": "Noto Sans"}  # fmt: skip
 """Families of the labels of a PNG by the names of their files, the first that is installed."""
 FONT_FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts")
-VARIABLE = re.compile(r"var\(--([\w-]+)\)")
+VARIABLE = re.compile(r"var\(--([\w-]{1,40})\)")
 BOX = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 HEADERS = {
     # Styles in a file of its own reach nothing else.

@@ -47,7 +47,7 @@ COMPILER_IMPORTS = (
     "sympy.tensor.tensor",
 )
 """Modules that its first call imports. On a GPU they might start CUDA, which a fork cannot use."""
-IMPORTS_TRITON = re.compile(r"^\s*(import|from)\b.*\btriton\b", re.MULTILINE)
+IMPORTS_TRITON = re.compile(r"^[ \t]*(import|from)\b.*\btriton\b", re.MULTILINE)
 MAX_SHAPES = 1 << 12
 """Recompilations that `torch.compile` may make for other shapes and dtypes.
 
