@@ -25,7 +25,6 @@ from arena.catalog import services as catalog
 from arena.catalog.checkouts import judge_problem, schema_problem
 from arena.catalog.models import Hardware
 from arena.catalog.workers import Worker
-from arena.leaderboard import announcements
 from arena.leases import is_limited, machine_of
 from arena.runs import artefacts
 from arena.runs import services as runs
@@ -223,8 +222,10 @@ def _reap_all(duties: Sequence[Duty], reap: Callable[[], int]) -> None:
     artefacts.make_room()
     fleet.forget_silent()
     alerts.watch()
-    if not any(duty.hardware for duty in duties):  # boards take a core for a moment
-        announcements.watch()
+    if not (settings.HEADLESS or any(duty.hardware for duty in duties)):
+        from arena.leaderboard import announcements  # without a web server there are no boards
+
+        announcements.watch()  # boards take a core for a moment
 
 
 def _hold_devices(duties: Sequence[Duty]) -> dict[str, str]:
