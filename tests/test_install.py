@@ -194,8 +194,8 @@ def test_forced_cpu_build_that_no_index_has_is_refused(machine: Machine, closed:
     ("words", "variable", "message"),
     [
         (("run",), "rocm", "ARENA_TORCH must be cpu or cuda, not 'rocm'"),
-        (("nothing",), "", "scripts/install [--dry-run] dev|judge|production|run"),
-        ((), "", "scripts/install [--dry-run] dev|judge|production|run"),
+        (("nothing",), "", "scripts/install [--dry-run] dev|judge|production|run|store|telemetry"),
+        ((), "", "scripts/install [--dry-run] dev|judge|production|run|store|telemetry"),
     ],
 )
 def test_wrong_argument_is_refused_in_one_line(

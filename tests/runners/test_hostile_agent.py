@@ -121,13 +121,14 @@ def facts_of(house: House, provider: ModelServer, other: str, sockets: list[str]
     home, workspace = house.home, house.home / "workspaces" / other
     column = ARCHITECTURES[platform.machine()].column
     worker = f"/proc/{house.processes['agents'].pid}"
+    processes = psutil.process_iter(["cmdline"])  # of one that has just ended there is none
     assert KEY in Path(f"{worker}/environ").read_text(), "the worker holds what the agent searches"
     return {
         "halves": HALVES,
         "keys": [f"{home}/providers.toml", f"{home}/key"],
         "processes": [f"{worker}/environ", f"{worker}/mem", f"{worker}/root", f"{worker}/cwd"],
         "other_run": [str(workspace), f"{workspace}/{TARGET}", str(workspace.parent)],
-        "pids": [p.pid for p in psutil.process_iter(["cmdline"]) if "1234" in p.cmdline()],
+        "pids": [p.pid for p in processes if "1234" in (p.info["cmdline"] or ())],
         "cases": [str(ROOT / "tasks"), str(ROOT / "evaluation"), f"{home}/judge"],
         "database": [f"{home}/arena.sqlite3", f"{home}/agents.log", f"{home}/traffic", str(home)],
         "devices": [f"/dev/{name}" for name in {*os.listdir("/dev"), *DEVICES} - {*HARMLESS}],

@@ -9,7 +9,7 @@ import pytest
 
 from arena.api.root import api
 from arena.pages.leaderboard.board_parts import PARTS
-from arena.runs.models import Evaluation, Experiment, Measurement, Run
+from arena.runs.models import Evaluation, Event, Experiment, Measurement, Run
 from arena.runs.scoring.standings import rebuild
 from tests.web.world import World
 
@@ -35,6 +35,9 @@ def addresses(world: World) -> list[str]:
     Run.objects.filter(pk__in=[run.pk for run in runs]).update(experiment=duel)
     for model in (Run, Evaluation, Measurement):
         model.objects.update(noisy=True)
+    for event in Event.objects.filter(kind="metric"):
+        body = {**event.body, "detail": {**(event.body.get("detail") or {}), "noisy": True}}
+        Event.objects.filter(pk=event.pk).update(body=body)
     rebuild()
     run = runs[0].pk
     return [

@@ -78,7 +78,8 @@ def run_card(run: Run, rounds: Sequence[Round], number: int | None = None) -> Ca
     """Return the card of a run, or of one of its rounds."""
     task = run.task_version.task.slug
     title = f"{task}, round {number}" if number else task
-    speedup = f", {times(run.unseen_speedup)} on held-out cases" if run.unseen_speedup else ""
+    where = "deployed" if run.task_version.task.kind.deployed else "on held-out cases"
+    speedup = f", {times(run.unseen_speedup)} {where}" if run.unseen_speedup else ""
     text = f"{run.agent.title} on {run.hardware.name}: {run.status}{speedup}."
     timed = any(each.speedup is not None for each in rounds)
     return Card(title, text, lambda: best_by_round(rounds) if timed else None)

@@ -20,6 +20,8 @@ PATHS = {
     "tritonbench": "data/TritonBench_T_v1/{words}.py",
     "gpu-mode": "problems/{set}/{words}/task.yml",
     "flashinfer": "{set}/definitions/misc/{words}.json",
+    "multikernelbench": "reference/{set}/{words}.py",
+    "sol-execbench": "data/{set}/{number}_{words}/definition.json",
     "agentkernelarena": "tasks/{kind}/gpumode/{words}/pytorch_code_module/{set}.py",
 }
 """Form of the paths of each suite."""
