@@ -85,7 +85,7 @@ def test_compare_page_with_too_many_runs_says_how_many_are_left_out(client, judg
     runs = [judged(small=2.0).pk for _ in range(MAX_RUNS + 2)]
     page = client.get("/compare/?" + "&".join(f"run={run}" for run in runs)).content.decode()
     assert f"At most {MAX_RUNS} runs are compared: the last 2 selected are left out" in page
-    assert runs[MAX_RUNS - 1] in page and runs[MAX_RUNS] not in page
+    assert f"/runs/{runs[MAX_RUNS - 1]}/" in page and f"/runs/{runs[MAX_RUNS]}/" not in page
     assert "left out" not in client.get(f"/compare/?run={runs[0]}&run={runs[1]}").content.decode()
 
 
