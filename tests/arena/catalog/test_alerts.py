@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from django.db.models.functions import Now
 
 from arena.catalog import alerts
 from arena.catalog.models import Worker
+from tests.arena.webhook import receiver
 
 pytestmark = pytest.mark.django_db
 
@@ -20,25 +19,8 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def received(settings):
     """Return the bodies that a chat's webhook gets."""
-    bodies: list[dict] = []
-
-    class Webhook(BaseHTTPRequestHandler):
-        def do_POST(self):
-            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Webhook)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    settings.ARENA_ALERT_URL = f"http://127.0.0.1:{server.server_port}/hook"
-    yield bodies
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with receiver() as (settings.ARENA_ALERT_URL, bodies):
+        yield bodies
 
 
 def watch() -> int:

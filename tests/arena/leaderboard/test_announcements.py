@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from django.utils import timezone
@@ -15,6 +12,7 @@ from arena.leaderboard import announcements
 from arena.leaderboard.models import Announcement
 from arena.runs.scoring.standings import touch
 from tests.arena.factories import hide, judged_run
+from tests.arena.webhook import receiver
 
 pytestmark = pytest.mark.django_db
 
@@ -22,25 +20,8 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def received(settings):
     """Return the bodies that a chat's webhook gets."""
-    bodies: list[dict] = []
-
-    class Webhook(BaseHTTPRequestHandler):
-        def do_POST(self):
-            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Webhook)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    settings.ARENA_NEWS_URL = f"http://127.0.0.1:{server.server_port}/hook"
-    yield bodies
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with receiver() as (settings.ARENA_NEWS_URL, bodies):
+        yield bodies
 
 
 @pytest.fixture
