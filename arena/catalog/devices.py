@@ -81,7 +81,7 @@ class Device(models.Model):
     compared_at = models.DateTimeField(null=True, blank=True)
     """End of its last comparison that had a result."""
     excluded = models.CharField(max_length=300, blank=True)
-    """Why it takes no work: it was too far from the median of its model."""
+    """Reason for taking no work: it was too far from the median of its model."""
 
     objects = DeviceQuerySet.as_manager()
 

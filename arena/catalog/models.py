@@ -210,7 +210,7 @@ class TaskFolder(models.Model):
     content_hash = models.CharField(max_length=64)
     files: Any = models.JSONField()
     imported = models.BooleanField(default=False)
-    """Whether a sync copied it from a folder of imported tasks, which it goes on to read."""
+    """True where a sync copied it from a folder of imported tasks, which it goes on to read."""
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

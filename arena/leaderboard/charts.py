@@ -31,7 +31,7 @@ SPENDING = {
     "tokens": ("for %{x:.3~s} tokens per solved task", "tokens per solved task"),
     "memory": ("with %{x:.2~f} times the memory", "GPU memory over that of the baseline"),
 }
-"""What each unit of a frontier is called beside a point, and along the axis."""
+"""Names of each unit of a frontier, beside a point and along the axis."""
 
 
 def generalization_chart(rows: Sequence[Row]) -> Figure:

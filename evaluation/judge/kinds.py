@@ -97,7 +97,7 @@ class Sheet:
 
     scoring: str = "The gates judge each round. The final verdict alone counts."
     no_profile: str = ""
-    """Why no round is profiled; empty where a GPU is asked for it."""
+    """Reason for profiling no round; empty where a GPU is asked for it."""
     submitted: str = ""
     """The name of what is submitted, where that is not one file."""
 
@@ -112,11 +112,11 @@ class Labels:
     reference_note: str = "reference (evaluated in float64)"
     starter_note: str = "generated"
     round: str = "on the public cases alone"
-    """How a round is judged."""
+    """Extent of a round."""
     final: str = "runs every gate and every held-out case"
-    """What the final verdict does beyond that."""
+    """Extent of the final verdict beyond that."""
     not_compared: str = ""
-    """Why runs are not compared case by case; empty where they are."""
+    """Reason for not comparing runs case by case; empty where they are."""
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,9 @@ class Kind:
     more: tuple[str, ...] = ()
     """Words in the place of a track by which several tasks are judged together."""
     deployed: bool = False
-    """Whether its speedup is that of a model with the submission in it."""
+    """True where its speedup is that of a model with the submission in it."""
     own_clock: bool = False
-    """Whether its own commands judge it, and its own clock times it."""
+    """True where its own commands judge it, and its own clock times it."""
     sheet: Sheet = Sheet()
     tree: Callable[[Path, str], Tree | None] = no_tree
     """The tree of a task, by its folder of tasks and its name."""

@@ -43,7 +43,7 @@ class Bench:
     """Whether others may hold `lock` in this way too."""
     max_turns: int = TURNS
     ours: bool = True
-    """Whether this process measures on the device: it holds it, and it is not taken out."""
+    """True where this process measures on the device: it holds it, and it is not taken out."""
     _judge: Child | None = None
     """The judge that waits for its next turn."""
     _turns: int = 0

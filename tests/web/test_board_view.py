@@ -220,7 +220,7 @@ def test_board_without_scripts_sorts_compares_and_takes_p(open_page, served_worl
 
 
 @pytest.mark.django_db
-def test_board_without_a_measured_roofline_says_nothing_of_the_sol_score(client, judged):
+def test_board_without_a_measured_roofline_has_no_sol_score(client, judged):
     judged("only", "relu", 2.0)
     page = client.get("/leaderboard/?score=sol").content.decode()
     cell = page[page.index('data-label="SOL score"') :].partition("</td>")[0]

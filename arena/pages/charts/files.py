@@ -53,7 +53,7 @@ class Drawing:
 
 
 Chart = Callable[[], Figure | Drawing | None]
-"""What makes a chart of a page; it returns None where there is nothing to draw."""
+"""Maker of a chart of a page; it returns None where there is nothing to draw."""
 
 
 def chart_file(request: HttpRequest, charts: Mapping[str, Chart]) -> HttpResponse | None:

@@ -67,7 +67,7 @@ _NEEDS_GPU = tuple(
     " get_device_name get_device_properties graph CUDAGraph set_device set_stream stream Stream"
     " synchronize".split()
 )
-"""What host code asks of PyTorch and is not there on a CPU."""
+"""Names that host code asks of PyTorch and that need a GPU."""
 
 
 TEXTS = Texts(

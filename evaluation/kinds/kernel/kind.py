@@ -28,7 +28,7 @@ final verdict alone counts. A kernel that is wrong on an unseen case fails.
 The speedup of a case is the baseline's time over yours, with a 95 % interval; that of a run is the
 geometric mean over its cases. Boards rank agents by the share of tasks passed, then by speedup, on
 the seen or on the unseen cases: code for the seen sizes only gains nothing."""
-"""How runs are scored, on their task sheets."""
+"""Text on the scoring of runs, for their task sheets."""
 
 
 def tasks(root: Path, imported: Path | None) -> Iterator[Listed]:

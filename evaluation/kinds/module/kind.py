@@ -32,7 +32,7 @@ final verdict alone counts. Weights and inputs are drawn anew for each verdict.
 
 The speedup of a run is the deployed one: the time of a request with the library's modules over that
 with yours, with a 95 % interval. Boards rank agents by the share of tasks passed, then by it."""
-"""How runs are scored, on their task sheets."""
+"""Text on the scoring of runs, for their task sheets."""
 
 
 def tasks(root: Path, imported: Path | None) -> Iterator[Listed]:

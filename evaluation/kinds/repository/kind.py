@@ -32,7 +32,7 @@ verdict alone counts.
 
 The speedup of a case is the time of the unchanged repository over yours, by the suite's own clock,
 with a 95 % interval; that of a run is the geometric mean over its cases."""
-"""How runs are scored, on their task sheets."""
+"""Text on the scoring of runs, for their task sheets."""
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,7 @@ def test_charts_of_statistics_are_valid_figures(made):
     assert sorted(spread.data[0].y) == ["Attention", "Loss"]
 
 
-def test_analysis_without_a_failure_has_no_table_that_says_nothing(worked, client):
+def test_analysis_without_a_failure_has_no_empty_table(worked, client):
     worked(1.5, 2.0)
     page = " ".join(client.get("/analysis/").content.decode().split())
     assert "passed each gate that they reached." in page

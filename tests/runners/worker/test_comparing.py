@@ -61,7 +61,7 @@ def test_device_near_the_median_or_without_a_result_stays(
     assert compare(fleet_of_three, *latencies).excluded == ""
 
 
-def test_two_devices_do_not_say_which_of_them_is_wrong(fleet_of_three: Device) -> None:
+def test_of_two_devices_that_differ_none_is_taken_out(fleet_of_three: Device) -> None:
     Device.objects.get(key="GPU-1").delete()
     device = compare(fleet_of_three, 12.0)
     assert (device.latency_us, device.excluded) == (12.0, "")

@@ -30,7 +30,9 @@ def locks(tmp_path: Path) -> Iterator[Locks]:
         each.close()
 
 
-def test_second_process_of_a_device_is_told_who_holds_it(locks: Locks, hardware: Hardware) -> None:
+def test_second_process_of_a_device_gets_the_name_of_its_holder(
+    locks: Locks, hardware: Hardware
+) -> None:
     first, second = locks
     assert first.hold(hardware) == ("", "")
     assert second.hold(hardware) == (f"m/hw.test-cpu (process {os.getpid()})", "")
@@ -55,7 +57,7 @@ def test_device_of_a_killed_process_is_free_at_once(locks: Locks, hardware: Hard
     assert Device.objects.get().worker == "n/hw.test-cpu"
 
 
-def test_process_of_another_container_holds_a_device_while_its_heartbeat_is_recent(
+def test_process_of_another_container_holds_a_device_while_its_row_is_recent(
     locks: Locks, hardware: Hardware
 ) -> None:
     lock = locks[0]

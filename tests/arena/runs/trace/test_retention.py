@@ -140,7 +140,9 @@ def test_event_that_comes_while_a_run_is_archived_keeps_its_trace_here(run: Run)
     assert Event.objects.filter(run=run).count() == stale.last_seq + 1
 
 
-def test_pages_of_an_archived_run_say_so_and_offer_the_trace(client: Client, run: Run) -> None:
+def test_pages_of_an_archived_run_name_the_archive_and_offer_the_trace(
+    client: Client, run: Run
+) -> None:
     before = envelopes(run)
     command("--days", "30")
     page = client.get(run.get_absolute_url(), {"tab": "trace"}).content.decode()
