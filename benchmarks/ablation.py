@@ -48,6 +48,7 @@ from benchmarks.mechanisms import MECHANISMS, Mechanism, Refusals
 from benchmarks.shared import ROOT, now, provenance, source_of_judge, write_json
 from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.timing.intervals import half_width
 from evaluation.code.cache_folder import default_cache
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
@@ -192,7 +193,7 @@ class Ablation:
             honest.judge(self.cache)  # the first one starts what the others find
             seen = [honest.judge(self.cache).seen for _ in range(PRECISION_VERDICTS)]
         logs = [math.log(each.speedup) for each in seen if each]
-        widths = [math.log(each.high / each.low) / 2 for each in seen if each]
+        widths = [half_width(each) for each in seen if each]
         self.precision[name] = {
             "verdicts": len(logs),
             "spread": round(statistics.stdev(logs), 5),
@@ -281,8 +282,8 @@ class Ablation:
         """Return whether intervals of honest code are much wider without a mechanism."""
         if name not in self.precision:
             return False
-        half_width = {key: self.precision[key]["half_width"] for key in (ALL_ON, name)}
-        return bool(half_width[name] > WIDER * half_width[ALL_ON])
+        without, with_all = (self.precision[key]["half_width"] for key in (name, ALL_ON))
+        return bool(without > WIDER * with_all)
 
     def _data(self) -> dict[str, Any]:
         found = {trick: cells[ALL_ON] for trick, cells in self.cells.items() if ALL_ON in cells}

@@ -101,3 +101,13 @@ def test_cells_of_an_earlier_judge_stay_where_they_are_kept(tmp_path: Path, keep
     assert cells == (
         {"trick.cpp": {ALL_ON: {**cell("correctness"), "source": "earlier"}}} if keep else {}
     )
+
+
+@pytest.mark.parametrize(("half_width", "less"), [(0.014, False), (0.016, True)])
+def test_mechanism_without_which_intervals_are_much_wider_makes_times_more_precise(
+    ablation: Ablation, half_width: float, less: bool
+) -> None:
+    ablation.precision = {"none": {"half_width": 0.01}, LATE.name: {"half_width": half_width}}
+    table = ablation.table()
+    assert table[LATE.name]["less_precise"] is less
+    assert table[VALUES.name]["less_precise"] is False, "not measured"
