@@ -43,7 +43,7 @@ from evaluation.bench.devices.device import Device
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU, gpu_vendor
-from evaluation.errors import Broken, TaskError
+from evaluation.errors import Broken, Inconclusive, TaskError
 from evaluation.kinds.kernel.admission.admit import admit, is_self_test
 from evaluation.kinds.kernel.load import load_task, load_tasks
 from evaluation.tasks.spec import Task, find_operators, folder_of
@@ -71,7 +71,7 @@ def admission_of(slug: str, kind: str, cache: Path, self_test: bool) -> Any:
     try:
         task = load_task(ROOT / "tasks", *slug.split("/"), kind)
         return to_json(admit(task, cache, fork_server=_fork_server(), self_test=self_test))
-    except (Broken, TaskError, ValueError) as error:
+    except (Broken, Inconclusive, TaskError, ValueError) as error:
         _fork_server.cache_clear()  # it may be what failed
         return str(error)
 

@@ -50,7 +50,8 @@ def test_admitted_version_of_a_task_is_the_current_one(path: Path) -> None:
         version = result["hash"], result["answers_hash"]
         changed = f"{slug} has changed: run benchmarks/admission.py"
         assert version == (task.hash, task.answers_hash), changed
-        assert OLDEST_ADMISSION <= result["judge"] <= JUDGE_VERSION and result["admitted"], slug
+        assert int(OLDEST_ADMISSION) <= int(result["judge"]) <= int(JUDGE_VERSION), slug
+        assert result["admitted"], slug
 
 
 def devices(cache: Path, kinds: tuple[str, ...]) -> tuple[SimpleNamespace, ...]:

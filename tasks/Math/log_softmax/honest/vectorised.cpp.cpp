@@ -1,0 +1,61 @@
+// honest: maximum and sum block by block, the sum rescaled when the maximum grows
+// arena: flags -O3 -march=native -fno-math-errno -fno-trapping-math
+#include "log_softmax.h"
+
+#include <algorithm>
+#include <cmath>
+
+constexpr int64_t BLOCK = 4096;
+
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.69314718f, ROUND = 12582912.0f;
+
+// e^x for x <= 0, and zero below e^-87.7: Taylor's series between whole powers of two.
+static inline float exponential(float x) {
+    x = x > -88.0f ? x : -88.0f;
+    const float whole = x * LOG2_E + ROUND;  // the nearest whole number is in its last bits
+    const float r = x - (whole - ROUND) * LN_2;
+    float series = r * (1 / 5040.0f) + 1 / 720.0f;
+    series = series * r + 1 / 120.0f;
+    series = series * r + 1 / 24.0f;
+    series = series * r + 1 / 6.0f;
+    series = (series * r + 0.5f) * r + 1;
+    series = series * r + 1;
+    return series * __builtin_bit_cast(float, (__builtin_bit_cast(uint32_t, whole) + 127) << 23);
+}
+
+static float largest(const float* x, int64_t count) {
+    const int64_t part = count / 4;
+    float a = x[0], b = a, c = a, d = a;
+#pragma omp simd reduction(max : a, b, c, d)
+    for (int64_t i = 0; i < part; ++i) {
+        a = std::max(a, x[i]);
+        b = std::max(b, x[i + part]);
+        c = std::max(c, x[i + 2 * part]);
+        d = std::max(d, x[i + 3 * part]);
+    }
+    for (int64_t i = 4 * part; i < count; ++i) a = std::max(a, x[i]);
+    return std::max(std::max(a, b), std::max(c, d));
+}
+
+extern "C" int log_softmax(const log_softmax_args* args) {
+    const int64_t rows = args->rows, cols = args->cols;
+#pragma omp parallel for num_threads(arena_threads()) if (rows * cols > 16384)
+    for (int64_t row = 0; row < rows; ++row) {
+        const float* x = args->x + row * cols;
+        float* out = args->out + row * cols;
+        float top = x[0], sum = 0;
+        for (int64_t first = 0; first < cols; first += BLOCK) {
+            const int64_t end = std::min(first + BLOCK, cols);
+            const float higher = std::max(top, largest(x + first, end - first));
+            float part = 0;
+#pragma omp simd reduction(+ : part)
+            for (int64_t col = first; col < end; ++col) part += exponential(x[col] - higher);
+            sum = sum * exponential(top - higher) + part;
+            top = higher;
+        }
+        const float shift = std::log(sum);
+#pragma omp simd
+        for (int64_t col = 0; col < cols; ++col) out[col] = (x[col] - top) - shift;
+    }
+    return 0;
+}
