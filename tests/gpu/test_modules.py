@@ -10,7 +10,8 @@ import pytest
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import GPU
 from evaluation.errors import SubmissionError
-from evaluation.kinds.module.architectures import find_task
+from evaluation.kinds.module.architectures import architectures, find_task
+from evaluation.kinds.module.fit import fit
 from evaluation.types import Reason
 from tests.evaluation.kinds.module.measuring import (
     NORM,
@@ -30,6 +31,13 @@ def fork_server() -> Iterator[ForkServer]:
         pytest.skip(why)
     with ForkServer() as shared:
         yield shared
+
+
+@pytest.mark.parametrize("name", ["esmfold2_pairs", "xlstm"])
+def test_mutants_of_a_model_exceed_the_limits_that_honest_variants_keep(name: str) -> None:
+    found = fit(architectures()[name], GPU, "cuda")
+    print(name, found)
+    assert (found.missed, found.missing) == ([], [])
 
 
 @pytest.mark.parametrize(("task", "candidate"), [(NORM, "fused_norm"), (ROTARY, "rotary")])

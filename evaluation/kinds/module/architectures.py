@@ -24,6 +24,7 @@ LIBRARIES = ("transformers", "diffusers", "timm", "torch_geometric")
 KINDS = ("causal", "forward")
 CACHES = ("static", "dynamic", "own", "none")
 """The cache of a causal model: of the library, or of the model itself."""
+DTYPES = ("bfloat16", "float32")
 PHASES = {"causal": ("prefill", "decode"), "forward": ("forward",)}
 CATEGORIES = (
     "normalization", "mlp", "attention", "router", "experts", "state-space", "linear-attention",
@@ -113,6 +114,10 @@ class Architecture:
     hash: str = field(compare=False)
     parallel: Parallel | None = None
     """None where one process has the whole model."""
+    dtype: str = "bfloat16"
+    """The dtype of its weights; those of torch_geometric stay in float32."""
+    float32: tuple[str, ...] = ()
+    """Parts of the names of parameters that stay in float32, as in a loaded checkpoint."""
 
     @property
     def ranks(self) -> int:
@@ -191,6 +196,8 @@ def load(path: Path) -> Architecture:
         tasks=tuple(map(_task, table.tables("tasks"))) if table.has("tasks") else (),
         hash=hashlib.sha256(read_text(path).encode()).hexdigest(),
         parallel=_parallel(table.table("parallel")) if table.has("parallel") else None,
+        dtype=table.option("dtype", DTYPES) if table.has("dtype") else DTYPES[0],
+        float32=table.strings("float32") if table.has("float32") else (),
     )
     table.finish()
     if architecture.parallel:

@@ -4,7 +4,7 @@ python -m evaluation judge llama_rms_norm production model.py
 python -m evaluation production compose llama llama_rms_norm=norm.py llama_mlp=mlp.py
 python -m evaluation production tasks
 python -m evaluation production probe [NAME ...] [--write FILE]
-python -m evaluation production fit NAME [--write]
+python -m evaluation production fit NAME [--kind gpu] [--write]
 python -m evaluation production ceilings TASK
 python -m evaluation production describe [NAME ...] [--write] [--again]
 """
@@ -49,6 +49,9 @@ from evaluation.kinds.module.composition import COMPOSITION, Part, parts_of
 from evaluation.sandboxed.model import phases
 from evaluation.types import Report
 
+DEVICE = {CPU: "cpu", GPU: "cuda"}
+"""PyTorch's name of each kind of device."""
+
 
 def add_parser(commands: Any, cache: Callable[[str], Path]) -> None:
     """Add the command `production` and its actions."""
@@ -71,6 +74,9 @@ def add_parser(commands: Any, cache: Callable[[str], Path]) -> None:
     probed.set_defaults(command=probe_architectures)
     fit = actions.add_parser("fit", help="fit the error limits of architectures")
     fit.add_argument("names", nargs="+")
+    fit.add_argument(
+        "--kind", choices=(CPU, GPU), default=CPU, help="the device whose size of the model is run"
+    )
     fit.add_argument("--write", action="store_true", help="keep the limits in the checkout")
     fit.set_defaults(command=fit_limits)
     ceilings = actions.add_parser("ceilings", help="measure the model with a module for free")
@@ -195,7 +201,7 @@ def show_tasks(options: argparse.Namespace) -> int:
             a.family,
             task.category,
             task.module.rpartition(".")[2],
-            "fitted" if limits.limits_of(a.name) else "not fitted",
+            ", ".join(limits.limited_kinds(a.name)) or "not fitted",
         )
         for a in found.values()
         for task in a.tasks
@@ -253,13 +259,18 @@ def _merge(path: Path, results: list[dict[str, Any]]) -> None:
 
 
 def fit_limits(options: argparse.Namespace) -> int:
-    """Fit error limits; fails where a mutant keeps them or a required one cannot be made."""
+    """Fit error limits; fails where a mutant keeps them or a required one cannot be made.
+
+    Raises: RequestError where a GPU is asked for, and there is none.
+    """
     from evaluation.kinds.module.fit import fit
 
+    if options.kind == GPU and kind_of((GPU, CPU)) != GPU:
+        raise RequestError("no GPU is here, so no error limits can be fitted on one")
     missed = False
     for name in _named(options.names):
         try:
-            found = fit(architectures()[name], CPU)
+            found = fit(architectures()[name], options.kind, DEVICE[options.kind])
         except Exception as error:  # whatever a library raises is the finding
             missed = True
             print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
@@ -277,12 +288,7 @@ def fit_limits(options: argparse.Namespace) -> int:
             missed = True
             print(f"{name}: cannot be made: {', '.join(found.missing)}", file=sys.stderr)
         elif options.write:
-            limits.all_limits.cache_clear()  # another process may have fitted meanwhile
-            kept = dict(limits.all_limits())
-            kept[name] = data
-            lines = ",\n".join(f' "{key}": {json.dumps(kept[key])}' for key in sorted(kept))
-            limits.LIMITS.write_text(f"{{\n{lines}\n}}\n")
-            limits.all_limits.cache_clear()
+            limits.keep(name, options.kind, data)
     return NOT_PASSED if missed else PASSED
 
 

@@ -26,7 +26,8 @@ MIN_ROW = 16
 """A shorter last dimension is that of a convolution's window."""
 MAX_FP8 = 448.0
 """Largest value of float8_e4m3fn."""
-ROUTED = ("num_experts_per_tok", "top_k", "num_experts_per_token")
+ROUTED = ("num_experts_per_tok", "top_k", "num_experts_per_token", "top_k_experts")
+"""Names of the number of experts of a token, in a module or in its configuration."""
 
 REQUIRED = ("skipped layer", "int8 weights")
 """Mutants without which no limits are kept: nothing would show that they catch a cheaper model."""
@@ -61,28 +62,31 @@ class Fit:
 
 
 @torch.inference_mode()
-def fit(architecture: Architecture, kind: str) -> Fit:
-    """Measure honest variants and mutants of an architecture on this machine's CPU."""
+def fit(architecture: Architecture, kind: str, device: str) -> Fit:
+    """Measure honest variants and mutants of an architecture at a size, on a device of PyTorch."""
+    torch.backends.cudnn.allow_tf32 = False  # the exact model's float32 is IEEE float32
     size = architecture.sizes[kind]
     data = ModelData.of(architecture, size)
     errors: dict[str, list[torch.Tensor]] = {}
     for seed in SEEDS:
-        model = models.build(data)
+        model = models.build(data, device)
         models.draw_weights(model, seed)
         dtype = models.float_dtype(model)
         exact = copy.deepcopy(model).to(torch.float64 if dtype == torch.float32 else torch.float32)
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator(device).manual_seed(seed)
         prompts = [models.draw_inputs(size.inputs, dtype, generator) for _ in range(PROMPTS)]
-        wanted = [_forward(exact, inputs, architecture) for inputs in prompts]
+        wanted = [_forward(exact, inputs, architecture, kind) for inputs in prompts]
         del exact
         for name, change in {"baseline": _same, **HONEST, **MUTANTS}.items():
             try:
                 changed = change(_variant(name, model, data))
-                found = [_forward(changed, inputs, architecture) for inputs in prompts]
-            except NotApplicable:
+                found = [_forward(changed, inputs, architecture, kind) for inputs in prompts]
+            except (NotApplicable, KeyError) as error:
+                if isinstance(error, KeyError) and error.args != ("eager",):
+                    raise  # not a library's table without eager attention
                 continue
             rows = [budget.row_errors(got, want) for got, want in zip(found, wanted, strict=True)]
-            errors.setdefault(name, []).extend(rows)
+            errors.setdefault(name, []).extend(each.cpu() for each in rows)
     base = errors.pop("baseline")
     measured = {name: budget.ratios(rows, base) for name, rows in errors.items()}
     honest = {name: measured[name] for name in HONEST if name in measured}
@@ -97,7 +101,8 @@ def _variant(name: str, model: nn.Module, data: ModelData) -> nn.Module:
     if data.library != "transformers" or not data.config:
         raise NotApplicable
     try:
-        other = models.build(dataclasses.replace(data, attention="eager"))
+        device = str(next(model.parameters()).device)
+        other = models.build(dataclasses.replace(data, attention="eager"), device)
     except (ValueError, ImportError) as error:
         raise NotApplicable from error
     other.load_state_dict(model.state_dict())
@@ -105,10 +110,10 @@ def _variant(name: str, model: nn.Module, data: ModelData) -> nn.Module:
 
 
 def _forward(
-    model: nn.Module, inputs: Mapping[str, torch.Tensor], architecture: Architecture
+    model: nn.Module, inputs: Mapping[str, torch.Tensor], architecture: Architecture, kind: str
 ) -> torch.Tensor:
-    specs = architecture.sizes["cpu"].inputs
-    given = models.cast(specs, inputs, models.float_dtype(model))
+    specs, device = architecture.sizes[kind].inputs, str(next(model.parameters()).device)
+    given = models.cast(specs, inputs, models.float_dtype(model), device)
     return models.forward(model, given, architecture).float()
 
 
@@ -148,14 +153,22 @@ def _floats(value: Any) -> bool:
 
 def _split_sums(model: nn.Module) -> nn.Module:
     """Add up each matrix product in two halves, as a kernel with split K does."""
-    for _, module in _modules(model, lambda m: type(m) is nn.Linear and m.in_features % 2 == 0):
+    for _, module in _modules(model, _splits):
         _wrap(module, _split)
     return model
 
 
+def _splits(module: nn.Module) -> bool:
+    """Return whether a module is a linear layer, of PyTorch or a library, that can be split."""
+    weight = getattr(module, "weight", None)
+    if type(module).__name__ != "Linear" or not isinstance(weight, torch.Tensor):
+        return False
+    return weight.shape[1] % 2 == 0
+
+
 def _split(forward: Any, x: torch.Tensor) -> torch.Tensor:
     linear = forward.__self__
-    half = linear.in_features // 2
+    half = linear.weight.shape[1] // 2
     left = nn.functional.linear(x[..., :half], linear.weight[:, :half]).float()
     right = nn.functional.linear(x[..., half:], linear.weight[:, half:]).float()
     bias = 0 if linear.bias is None else linear.bias.float()
@@ -194,9 +207,12 @@ def _repeats(module: nn.Module) -> TypeGuard[nn.ModuleList]:
 
 
 def skip_layer(model: nn.Module) -> nn.Module:
-    """Leave out the last layer: its output is its first input."""
+    """Leave out the middle layer: its output is its first input.
+
+    Where another part of a model reads what a layer caches, the output of the last one is unused.
+    """
     _, layers = layers_of(model)
-    layer = layers[-1]
+    layer = layers[(len(layers) - 1) // 2]
 
     def pass_on(forward: Any, *args: Any, **kwargs: Any) -> Any:
         result = forward(*args, **kwargs)
@@ -217,11 +233,12 @@ def skip_layer(model: nn.Module) -> nn.Module:
 def drop_expert(model: nn.Module) -> nn.Module:
     """Route each token to one expert less."""
     changed = False
-    for module in model.modules():
+    owners = [owner for m in model.modules() for owner in (m, getattr(m, "config", None))]
+    for owner in {id(each): each for each in owners}.values():  # modules share a configuration
         for name in ROUTED:
-            value = getattr(module, name, None)
+            value = getattr(owner, name, None)
             if isinstance(value, int) and not isinstance(value, bool) and value > 1:
-                setattr(module, name, value - 1)
+                setattr(owner, name, value - 1)
                 changed = True
     if not changed:
         raise NotApplicable

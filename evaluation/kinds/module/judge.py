@@ -27,7 +27,7 @@ from evaluation.errors import (
     SubmissionError,
 )
 from evaluation.judge.pipeline import Gate, Outcome, fingerprint, require_isolation
-from evaluation.judge.report import failure
+from evaluation.judge.report import failure, passed
 from evaluation.judge.request import Emit, check_files
 from evaluation.kinds.module import drops
 from evaluation.kinds.module.architectures import COLLECTIVES, TRACK, Architecture, ModuleTask
@@ -40,7 +40,7 @@ from evaluation.kinds.module.composition import (
     check_disjoint,
 )
 from evaluation.kinds.module.details import Errors, PhaseErrors
-from evaluation.kinds.module.limits import Ratios, limits_of
+from evaluation.kinds.module.limits import Ratios, limits_of, no_limits
 from evaluation.kinds.module.trial import Trial
 from evaluation.sandbox.features import isolates_ranks
 from evaluation.sandboxed.model.phases import Extent, Regime
@@ -95,18 +95,15 @@ def judge(
     without the library skips it. A `final` verdict has a speedup on unseen inputs. The gate that a
     composition fails names the tasks that cause it in its detail.
 
-    Raises: RequestError where this machine cannot build the architecture, it has no limits, or one
-    of several modules contains another.
+    Raises: RequestError where this machine cannot build the architecture, it has no limits on this
+    kind of device, or one of several modules contains another.
     """
     name = parts[0].task.name if len(parts) == 1 else architecture.name
     missing = architecture.missing() or _missing_for_ranks(architecture, kind)
     if missing and stage == "all":
         raise RequestError(f"{name}: {missing}")
-    if limits_of(architecture.name) is None:
-        raise RequestError(
-            f"{name}: no error limits are fitted for {architecture.name}; run "
-            f"`python -m evaluation production fit {architecture.name} --write`, about a minute"
-        )
+    if limits_of(architecture.name, kind) is None:
+        raise RequestError(f"{name}: {no_limits(architecture.name, kind)}")
     outcome = Outcome()
     with ExitStack() as stack:
 
@@ -243,15 +240,7 @@ def _built(
 
 
 def _compiled(message: str, outputs: tuple[CompilerOutput, ...], **detail: int) -> GateResult:
-    return GateResult(
-        GateName.COMPILE,
-        Verdict.PASSED,
-        message=message,
-        passed=1,
-        total=1,
-        detail=detail,
-        compiler=outputs,
-    )
+    return passed(GateName.COMPILE, message, detail=detail, compiler=outputs)
 
 
 def _failed(name: GateName, error: Exception) -> GateResult:
@@ -270,10 +259,7 @@ def _integrity(parts: Sequence[Part], ranks: int) -> GateResult:
     for part in parts:
         with attributed_to(parts, part):
             check_rules(part.files, part.task, ranks)
-    message, count = "no rule violations found", len(parts)
-    return GateResult(
-        GateName.INTEGRITY, Verdict.PASSED, message=message, passed=count, total=count
-    )
+    return passed(GateName.INTEGRITY, "no rule violations found", len(parts))
 
 
 def check_rules(files: Mapping[str, str], task: ModuleTask, ranks: int = 1) -> None:
@@ -360,21 +346,19 @@ def _correct(trial: Trial) -> GateResult:
     """
     from evaluation.kinds.module import tape
 
-    limits = limits_of(trial.architecture.name)
+    limits = limits_of(trial.architecture.name, trial.session.kind)
     assert limits is not None, "refused before"
     alone = [tape.check_alone(trial.session, task) for task in trial.session.tasks]
     count, worst = sum(each[0] for each in alone), max(each[2] for each in alone)
     untaped = [why for each in alone for why in each[1]]
     phases = _end_to_end(trial, limits)
     ratio = max(found.median for found in phases.values())
-    return GateResult(
+    return passed(
         GateName.CORRECTNESS,
-        Verdict.PASSED,
-        message=f"{count} taped cases, largest error {worst:.0%} of what is allowed; the model's "
-        f"error is {ratio:.2f} times the baseline's, of {limits.median:.2f} allowed; the decoy "
-        "equals the baseline bit for bit",
-        passed=count + len(phases),
-        total=count + len(phases),
+        f"{count} taped cases, largest error {worst:.0%} of what is allowed; the model's error is "
+        f"{ratio:.2f} times the baseline's, of {limits.median:.2f} allowed; the decoy equals the "
+        "baseline bit for bit",
+        count + len(phases),
         detail=to_json(Errors(tuple(untaped), worst, limits, phases)),
     )
 
@@ -418,7 +402,7 @@ def _check_decoy(session: LiveSession, phase: str, memory: Any, count: int) -> N
         first = swap.places(session.model, models.module_class(task))[0]
         calls = tape.record(session, task, phase).calls
         for call in (call for call in calls if call.path == first):
-            alone = tape.memory_of(session, call, slots=1)
+            alone = tape.memory_of(session, call)
             try:
                 process = session.bind("decoy", alone, Regime.EAGER)
                 alone.write(0, call.slot)

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evaluation.device_kind import CPU, GPU
+from evaluation.device_kind import CPU
 from evaluation.errors import TaskError
 from evaluation.judge.kinds import Description, Kind, Labels, Listed, Sheet
 from evaluation.kinds.module.architectures import TRACK, Architecture, ModuleTask, architectures
 from evaluation.kinds.module.composition import COMPOSITION
 from evaluation.kinds.module.description.brief import Facts, brief_of, key_of
-from evaluation.kinds.module.limits import limits_of
+from evaluation.kinds.module.limits import limited_kinds
 
 FAMILIES = {
     "linear_attention": "linear_attn",
@@ -39,7 +39,7 @@ def tasks(root: Path, imported: Path | None) -> Iterator[Listed]:
     """Yield the tasks below `root` whose architecture has limits. Raises TaskError."""
     folder = root / TRACK
     for architecture in architectures(folder).values() if folder.is_dir() else ():
-        if limits_of(architecture.name) is not None:
+        if limited_kinds(architecture.name):
             for task in architecture.tasks:
                 describe = partial(_descriptions, architecture, task, folder)
                 yield Listed(task.name, folder, describe, _key(architecture, task, folder))
@@ -57,9 +57,7 @@ def _root(tree: Path, imported: Path, name: str, suite: str) -> Path:
 
 
 def _device_kinds(track: str, described: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the CPU alone for a model that takes several GPUs at once: a worker has one."""
-    ranks = (described.get(TRACK) or {}).get("ranks", 1)
-    return (CPU,) if ranks > 1 else (GPU, CPU)
+    return tuple((described.get(TRACK) or {}).get("kinds") or Facts.kinds)
 
 
 def _descriptions(architecture: Architecture, task: ModuleTask, folder: Path) -> list[Description]:
@@ -105,6 +103,8 @@ KIND = Kind(
     Labels(
         speedup="Deployed speedup",
         reference_note="the library's module",
+        short="deployed",
+        rounds="judged by the speed of the whole model",
         round="in a quick verdict",
         final="measures every phase and regime",
         not_compared="a module is timed in its model, not on cases. The page of each run shows it.",

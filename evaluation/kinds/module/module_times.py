@@ -33,11 +33,7 @@ MAX_SHAPES = 6
 
 
 def measure_module(
-    session: LiveSession,
-    task: ModuleTask,
-    phase: str,
-    regimes: Sequence[Regime] = (),
-    mode: str = "candidate",
+    session: LiveSession, task: ModuleTask, phase: str, regimes: Sequence[Regime] = ()
 ) -> ModuleTiming | None:
     """Measure the first module of a task alone; None where its call cannot be taped.
 
@@ -47,7 +43,7 @@ def measure_module(
     tapes = [tape.record(session, task, phase) for _ in range(TAPES)]
     if not tapes[0].calls:
         return None
-    return _measured_alone(session, tapes, tapes[0].calls[0].path, regimes, mode)
+    return _measured_alone(session, tapes, tapes[0].calls[0].path, regimes)
 
 
 def measure_shapes(
@@ -59,7 +55,7 @@ def measure_shapes(
     for call in tapes[0].calls:
         paths.setdefault(tuple(value.shape for value in call.inputs), call.path)
     found = (
-        _measured_alone(session, tapes, path, regimes, "candidate", cached)
+        _measured_alone(session, tapes, path, regimes, cached)
         for path in list(paths.values())[:MAX_SHAPES]
         for cached in (False, True)
     )
@@ -71,7 +67,6 @@ def _measured_alone(
     tapes: Sequence[tape.Tape],
     path: str,
     regimes: Sequence[Regime],
-    mode: str,
     cached: bool = False,
 ) -> ModuleTiming | None:
     calls = [call for taped in tapes for call in taped.calls if call.path == path]
@@ -83,7 +78,7 @@ def _measured_alone(
         device = dataclasses.replace(
             device, last_level_cache_bytes=cache // 4, memory_bytes=2 * cache
         )
-    entrants = [Entrant(session.process(name), name not in UNTRUSTED) for name in (mode, "library")]
+    entrants = [Entrant(session.process(n), n not in UNTRUSTED) for n in ("candidate", "library")]
     ranks = session.architecture.ranks
     usual = MODULE_REGIMES[session.kind] if ranks == 1 else RANK_REGIMES
     for regime in regimes or usual:

@@ -177,7 +177,6 @@ class LiveSession:
         kind: str,
         fork_server: ForkServer,
         cache: Path,
-        seed: int | None = None,
     ) -> None:
         self.architecture, self.tasks, self.kind = architecture, tuple(tasks), kind
         self.size = architecture.sizes[kind]
@@ -187,7 +186,7 @@ class LiveSession:
         # Inputs are drawn, and outputs checked, where the model is: a GPU does it in no time.
         self.generator = torch.Generator(self.device).manual_seed(secrets.randbits(62))
         self._fork_server = fork_server
-        self._seed = secrets.randbits(62) if seed is None else seed
+        self._seed = secrets.randbits(62)
         self._stack = ExitStack()
         self._stack.callback(self._free_models)
         self.parallel = architecture.parallel

@@ -14,6 +14,7 @@ from evaluation.bench.timing.estimates import NOISY
 from evaluation.bench.timing.intervals import half_width
 from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError
+from evaluation.judge.report import passed
 from evaluation.kinds.module import bounds, drops, module_times, windows
 from evaluation.kinds.module.details import BestTiming, Engaged, ModuleTiming, Times, Timing
 from evaluation.kinds.module.drops import Reported
@@ -88,7 +89,7 @@ def measured_times(trial: Trial) -> GateResult:
     Raises: SubmissionError; Inconclusive where other work keeps a processor busy.
     """
     session = trial.session
-    limits = limits_of(trial.architecture.name)
+    limits = limits_of(trial.architecture.name, session.kind)
     assert limits is not None, "the production gate came before"
     modules = _modules_alone(trial)
     phases = {phase: _quiet_phase(trial, phase, limits) for phase in trial.architecture.phases}
@@ -173,15 +174,12 @@ def _drop(session: LiveSession, detail: Times, memory_ratio: float, over: Sequen
 
 def _result(trial: Trial, detail: Times, over: Sequence[str]) -> GateResult:
     """Return the result of the gate, which phases `over` their ceiling make a dispute."""
-    total = sum(map(len, detail.regimes.values()))
-    result = GateResult(
+    result = passed(
         GateName.PERFORMANCE,
-        Verdict.PASSED,
+        _message(detail),
+        sum(map(len, detail.regimes.values())),
         detail=to_json(detail),
         measurements=_measurements(detail.regimes, trial),
-        passed=total,
-        total=total,
-        message=_message(detail),
     )
     if disputed := over or detail.unexplained:
         free = "faster than the model with a module that takes no time"
@@ -404,10 +402,6 @@ def _measurements(
             speedup=timing.speedup.speedup,
             low=timing.speedup.low,
             high=timing.speedup.high,
-            gbps=None,
-            tflops=None,
-            roofline_share=None,
-            warm_us=None,
             blocks=timing.blocks,
             noisy=half_width(timing.speedup) > NOISY,
             memory_bytes=timing.memory_bytes,

@@ -73,7 +73,8 @@ class TapedCall:
         sets = [self._drawn(call, generator) for call in self._calls for _ in range(SETS_OF_A_CALL)]
         choose = secrets.SystemRandom().choices
         return InputPool(
-            [dict(each) for each in sets],
+            sets,
+            len(sets),
             generator,
             whole=self._whole,
             draw_sets=lambda count: choose(sets, k=count),
@@ -102,7 +103,8 @@ class TapedCall:
     def _numbers_of(self, name: str) -> int:
         """Return how many numbers from 0 on an integer input may have; 0 if it must stay as taped.
 
-        They are tried on a processor, where an index out of bounds is an error.
+        They are tried on a processor, where an index out of bounds is an error, or is clamped, or
+        leaves results that were never written.
         """
         taped = [call.slot[name] for call in self._calls if call.slot[name].numel()]
         if not taped or any(int(value.min()) < 0 for value in taped):
@@ -110,29 +112,32 @@ class TapedCall:
         most = 1 + max(int(value.max()) for value in taped)
         module = copy.deepcopy(self._session.model.get_submodule(self._calls[0].path))
         module = module.to("cpu").float()
-        return next(
-            (
-                count
-                for count in dict.fromkeys((max(MAX_NUMBERS, most), most))
-                if self._takes(module, name, count)
-            ),
-            0,
-        )
+        if not self._results(module, name, 0):
+            return 0
+        if most <= MAX_NUMBERS and self._takes_large(module, name):
+            return MAX_NUMBERS
+        return most if self._results(module, name, most - 1) else 0
+
+    def _takes_large(self, module: torch.nn.Module, name: str) -> bool:
+        """Return whether a module tells two large numbers apart, and gives one result for each."""
+        one, other, again = (self._results(module, name, MAX_NUMBERS - n) for n in (2, 1, 2))
+        if not (one and other and again and all(bool(each.isfinite().all()) for each in other)):
+            return False
+        return all(map(torch.equal, one, again)) and not all(map(torch.equal, one, other))
 
     @torch.inference_mode()
-    def _takes(self, module: torch.nn.Module, name: str, count: int) -> bool:
+    def _results(self, module: torch.nn.Module, name: str, number: int) -> list[torch.Tensor]:
+        """Return what a module gives where all of an input are one number; empty if it raises."""
         slot = {
             each: value.cpu().float() if value.is_floating_point() else value.cpu()
             for each, value in self._calls[0].slot.items()
         }
-        for number in (0, count - 1):
-            slot[name] = torch.full_like(slot[name], number)
-            positional, named = nested.decoded(self._calls[0].tree, slot)
-            try:
-                module(*positional, **named)
-            except Exception:
-                return False  # whatever the library's code raises for numbers that it cannot take
-        return True
+        slot[name] = torch.full_like(slot[name], number)
+        positional, named = nested.decoded(self._calls[0].tree, slot)
+        try:
+            return [each.clone() for each in nested.tensors(module(*positional, **named))]
+        except Exception:
+            return []  # whatever the library's code raises for numbers that it cannot take
 
     def _is_constant(self, name: str) -> bool:
         """Return whether a mixture of two launches' values is as good as either."""

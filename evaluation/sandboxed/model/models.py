@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 Inputs = Mapping[str, torch.Tensor]
 MAX_STEPS = 1000
 """Steps in time of a diffusion."""
+TUPLES = ("patch_size", "axes_dims_rope", "sample_size", "max_size", "axes_dims", "axes_lens",
+          "all_patch_size", "all_f_patch_size")  # fmt: skip
+"""Settings that a library compares with tuples."""
 NORM_SPREAD = 0.1
 """Standard deviation of drawn weights of norms around 1, and of their biases around 0."""
 
@@ -41,6 +44,8 @@ class ModelData:
     dtype: str = "bfloat16"
     attention: str = ""
     """The library's attention implementation; empty for its default."""
+    float32: Sequence[str] = ()
+    """Parts of the names of parameters that stay in float32."""
 
     @classmethod
     def of(cls, architecture: Architecture, size: Size) -> ModelData:
@@ -52,6 +57,8 @@ class ModelData:
             cache=architecture.cache,
             options=architecture.options,
             settings=size.settings,
+            dtype=architecture.dtype,
+            float32=architecture.float32,
         )
 
 
@@ -81,21 +88,16 @@ def build(data: ModelData, device: str = "cpu") -> nn.Module:
         else:
             model = cls(**_settings(data.settings))
     if data.library != "torch_geometric":  # its sums over edges stay in float32
-        _convert(model, torch_dtype(data.dtype))
+        _convert(model, torch_dtype(data.dtype), data.float32)
     return model.eval()
 
 
-def _convert(model: nn.Module, dtype: torch.dtype) -> None:
-    """Convert a model as loading a checkpoint does: rotary frequencies stay in float32."""
-    frequencies = [
-        (module, name, buffer)
-        for module in model.modules()
-        for name, buffer in module.named_buffers(recurse=False)
-        if "inv_freq" in name
-    ]
-    model.to(dtype)
-    for module, name, buffer in frequencies:
-        module._buffers[name] = buffer
+def _convert(model: nn.Module, dtype: torch.dtype, float32: Sequence[str]) -> None:
+    """Convert all but rotary frequencies and the tensors that `float32` names, as a loader does."""
+    named = (*model.named_parameters(), *model.named_buffers())
+    kept = {id(t) for name, t in named if any(p in name for p in ("inv_freq", *float32))}
+    convert: Any = model._apply  # a buffer whose data has another dtype does not compile
+    convert(lambda t: t.to(dtype) if t.is_floating_point() and id(t) not in kept else t)
 
 
 def model_class(data: ModelData) -> type[nn.Module]:
@@ -120,16 +122,10 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             value = import_path(value["class"])(**_settings(others))
         elif isinstance(value, Mapping):
             value = dict(value)
-        elif isinstance(value, list) and data_is_tuple(name):
+        elif isinstance(value, list) and name in TUPLES:
             value = tuple(value)
         result[name] = value
     return result
-
-
-def data_is_tuple(name: str) -> bool:
-    """Return whether a library compares this setting with tuples."""
-    return name in ("patch_size", "axes_dims_rope", "sample_size", "max_size", "axes_dims",
-                    "axes_lens", "all_patch_size", "all_f_patch_size")  # fmt: skip
 
 
 def draw_weights(model: nn.Module, seed: int) -> None:
@@ -178,7 +174,8 @@ def _draw(spec: InputSpec, dtype: torch.dtype, generator: torch.Generator) -> to
     own = torch_dtype(spec.dtype) if spec.dtype else None
     if spec.values:
         fixed = torch.tensor(spec.values, dtype=own, device=generator.device)
-        return _near(fixed, generator) if fixed.numel() == 1 else fixed
+        fixed = _near(fixed, generator) if fixed.numel() == 1 else fixed
+        return fixed.to(dtype) if fixed.is_floating_point() and not own else fixed
     if spec.below:
         values = torch.randint(spec.below, spec.shape, generator=generator, device=generator.device)
         return values.to(own) if own else values
@@ -201,8 +198,8 @@ def call(model: nn.Module, inputs: Inputs, options: Mapping[str, Any], **more: A
 
 
 def float_dtype(model: nn.Module) -> torch.dtype:
-    """Return the dtype of the first parameter of a model that is floating."""
-    return next(p.dtype for p in model.parameters() if p.is_floating_point())
+    """Return the dtype of the first floating matrix of a model, else of its first parameter."""
+    return min(filter(torch.is_floating_point, model.parameters()), key=lambda p: p.dim() < 2).dtype
 
 
 def cast(

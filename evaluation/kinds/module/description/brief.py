@@ -29,7 +29,7 @@ from evaluation.kinds.module.description.descriptions import (
     description_of,
 )
 from evaluation.kinds.module.description.library_source import LibrarySource
-from evaluation.kinds.module.limits import Ratios, limits_of
+from evaluation.kinds.module.limits import Ratios, limits_by_kind, no_limits
 from evaluation.sandboxed.model.phases import Regime, extent
 from evaluation.tasks.toml_reader import read_text
 from evaluation.types import Interval
@@ -87,9 +87,8 @@ alternate. {regimes}
 2. compile: the modules load with the weights of the library's, and take their places.
 3. correctness: each module alone is as exact as the library's on inputs taped from the model.
    Against float64 its error is at most 1.5 times the library's, that of its worst element 3 times.
-   Then the model's error against a float32 model is at most {median:.2f} times that of the
-   library's model in the median, and {tail:.2f} times in the 90th percentile. Then a model in
-   which `ModelNew` is loaded and not put in must be unchanged, bit for bit.
+   Then the model's error against a {exact} model is at most {limits}. Then a model in which
+   `ModelNew` is loaded and not put in must be unchanged, bit for bit.
 4. performance: the times above, in which some inputs arrive just before their forward. A model
    that is faster than with a module that takes no time, or than its modules alone explain, is
    disputed.
@@ -123,12 +122,20 @@ added over the ranks, by `torch.distributed.all_reduce` or in another way.
 The process group is ready: gloo on a CPU, NCCL on a GPU. The clock ends when every rank has
 answered, and the results of every rank are checked. The shapes below are those of the whole model.
 """
+_LIMITS = (
+    "{median:.2f} times that of the library's model in the median, and {tail:.2f} times in the "
+    "90th percentile"
+)
+_CPU_ALONE = "It is not judged on a GPU, where no error limits are fitted. "
+_ON_GPU = (
+    "On a GPU both also run in `torch.compile` and as a CUDA graph. A round leaves `torch.compile` "
+    "out. "
+)
 _REGIMES = (
-    "On a CPU both run in eager{compiled}. On a GPU both also run in `torch.compile` and as a CUDA "
-    "graph. A round leaves `torch.compile` out. The deployed speedup compares the best regime of "
-    "`ModelNew` with the best regime of the library. It is the number that ranks. A kernel that is "
-    "faster alone can slow the model: it may break the graph, or undo a fusion that the compiler "
-    "had made."
+    "On a CPU both run in eager{compiled}. {elsewhere}The deployed speedup compares the best "
+    "regime of `ModelNew` with the best regime of the library. It is the number that ranks. A "
+    "kernel that is faster alone can slow the model: it may break the graph, or undo a fusion that "
+    "the compiler had made."
 )
 _RANK_REGIMES = "Both run in eager alone. The deployed speedup is the number that ranks."
 _NATIVE = "C++ and CUDA only as text in `load_inline`; custom operators by `torch.library`."
@@ -171,7 +178,9 @@ class Facts:
     family: str = ""
     phases: tuple[str, ...] = ()
     regimes: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    """Regimes of a final verdict, by the kind of device."""
+    """Regimes of a final verdict, by each kind of device that has error limits."""
+    kinds: tuple[str, ...] = (GPU, CPU)
+    """Kinds of device that have error limits and as many GPUs as ranks; a worker has one."""
     ranks: int = 1
     module: str = ""
     places: int = 0
@@ -180,6 +189,7 @@ class Facts:
     shapes: tuple[Shapes, ...] = ()
     ceilings: Mapping[str, Interval] = dataclasses.field(default_factory=dict)
     limits: Ratios | None = None
+    """Error limits on a CPU."""
     library: str = ""
     version: str = ""
     licence: str = ""
@@ -207,7 +217,7 @@ def key_of(architecture: Architecture, task: ModuleTask, folder: Path = FOLDER) 
         architecture.hash,
         task.name,
         dataclasses.asdict(_description(architecture, task, folder)),
-        dataclasses.asdict(_limits(architecture)),
+        {kind: dataclasses.asdict(found) for kind, found in _limits(architecture).items()},
         architecture.missing() or library_source.version(architecture.library),
         _code_hash(),
     ]
@@ -237,8 +247,9 @@ def brief_of(architecture: Architecture, task: ModuleTask, folder: Path = FOLDER
         phases=architecture.phases,
         regimes={
             kind: tuple(extent(kind, True, architecture.name, architecture.ranks).regimes)
-            for kind in (CPU, GPU)
+            for kind in limits
         },
+        kinds=tuple(limits) if architecture.ranks == 1 else (CPU,),
         ranks=architecture.ranks,
         module=task.module,
         places=described.places,
@@ -246,7 +257,7 @@ def brief_of(architecture: Architecture, task: ModuleTask, folder: Path = FOLDER
         constructor=described.constructor,
         shapes=described.shapes,
         ceilings=described.ceilings,
-        limits=limits,
+        limits=limits.get(CPU),
         library=source.library if source else task.module.partition(".")[0],
         version=source.version if source else "",
         licence=source.licence if source else "",
@@ -260,19 +271,6 @@ def brief_of(architecture: Architecture, task: ModuleTask, folder: Path = FOLDER
     return Brief(prompt, source.annotated, described.dtype, facts, files)
 
 
-def starter_files(
-    architecture: Architecture, task: ModuleTask, folder: Path = FOLDER
-) -> Mapping[str, str]:
-    """Return the workspace files by name: the target, TASK.md, reference.py.
-
-    Raises: TaskError where the library is missing.
-    """
-    found = brief_of(architecture, task, folder)
-    if not found.files:
-        raise TaskError(f"{task.name}: {architecture.missing()}")
-    return found.files
-
-
 def _description(architecture: Architecture, task: ModuleTask, folder: Path) -> Description:
     found = description_of(architecture, task, folder)
     if found is None:
@@ -283,18 +281,28 @@ def _description(architecture: Architecture, task: ModuleTask, folder: Path) -> 
     return found
 
 
-def _limits(architecture: Architecture) -> Ratios:
-    found = limits_of(architecture.name)
-    if found is None:
-        raise TaskError(f"{architecture.name}: no error limits are fitted")
+def _limits(architecture: Architecture) -> dict[str, Ratios]:
+    """Return the error limits by the kind of device. Raises TaskError where there are none."""
+    name = architecture.name
+    found = limits_by_kind(name)
+    if not found:
+        raise TaskError(no_limits(name, CPU))
     return found
+
+
+def _limit_text(limits: Mapping[str, Ratios]) -> str:
+    """Return error limits in words, those of each kind of device where they differ."""
+    texts = {kind: _LIMITS.format(**vars(each)) for kind, each in limits.items()}
+    if len(set(texts.values())) == 1:
+        return next(iter(texts.values()))
+    return "; ".join(f"on a {kind.upper()} {text}" for kind, text in texts.items())
 
 
 def _files(
     architecture: Architecture,
     task: ModuleTask,
     described: Description,
-    limits: Ratios,
+    limits: Mapping[str, Ratios],
     prompt: str,
     source: LibrarySource,
 ) -> dict[str, str]:
@@ -318,15 +326,15 @@ def _files(
         ),
         sizes=_sizes(architecture),
         ranks=_ranks(architecture.parallel),
-        regimes=_regimes(architecture),
+        regimes=_regimes(architecture, GPU in limits),
         native=_native(architecture),
         phases=" ".join(
             _PHASES[phase].format(steps=architecture.sizes[CPU].steps)
             for phase in architecture.phases
         ),
         ceilings=_ceilings(described),
-        median=limits.median,
-        tail=limits.tail,
+        exact="float64" if described.dtype == "float32" else "float32",
+        limits=_limit_text(limits),
     )
     if is_copy:
         target = _copied(task, architecture)
@@ -347,13 +355,13 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _regimes(architecture: Architecture) -> str:
+def _regimes(architecture: Architecture, on_gpu: bool) -> str:
     if architecture.parallel:
         return _RANK_REGIMES
     measured = extent(CPU, True, architecture.name)
     compiled = [p for p in architecture.phases if Regime.COMPILE in measured.of(p)]
     also = f", the {' and the '.join(compiled)} also in `torch.compile`" if compiled else ""
-    return _REGIMES.format(compiled=also)
+    return _REGIMES.format(compiled=also, elsewhere=_ON_GPU if on_gpu else _CPU_ALONE)
 
 
 def _native(architecture: Architecture) -> str:

@@ -9,7 +9,7 @@ import platform
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +96,16 @@ def _ceilings(architecture: Architecture, task: ModuleTask, cache: Path) -> dict
 
 
 class _Described:
-    """A built model whose modules' constructions and calls are recorded."""
+    """A built model whose modules' constructions and calls are recorded.
+
+    `taped` has the classes of which the judge can repeat a call outside the model.
+    """
 
     def __init__(self, architecture: Architecture) -> None:
         self.architecture = architecture
         self.size = architecture.sizes[CPU]
         self.data = ModelData.of(architecture, self.size)
+        self.taped: set[type[nn.Module]] = set()
         self.classes = {task.name: models.module_class(task) for task in architecture.tasks}
         torch.manual_seed(SEED)
         with swap.recorded(set(self.classes.values())) as self.made:
@@ -116,12 +120,15 @@ class _Described:
         paths = swap.places(self.model, self.classes[task.name])
         if not paths:
             raise TaskError(f"{self.architecture.name} has no {task.module}")
+        shapes = self._shapes(paths)
+        if self.classes[task.name] not in self.taped:
+            raise TaskError(f"{task.name}: each call takes what cannot be taped, such as a cache")
         return Description(
             dtype=dtype_name(self.dtype),
             places=len(paths),
             paths=tuple(paths[:MAX_PATHS]),
             constructor=self._constructors(paths),
-            shapes=self._shapes(paths),
+            shapes=shapes,
             starter=self._starter(task, paths),
             ceilings=ceilings,
         )
@@ -164,6 +171,9 @@ class _Described:
                 for value in arguments.tensors(given)
             )
             seen[inputs, tuple(map(_shape, arguments.tensors(result)))] += 1
+            with suppress(arguments.Unsupported):
+                arguments.encoded((args, kwargs), [])
+                self.taped.add(type(module))
 
         hooks = [
             self.model.get_submodule(path).register_forward_hook(after, with_kwargs=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib.metadata
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -87,7 +88,7 @@ class _Module:
     def class_source(self, node: ast.ClassDef) -> str:
         """Return the source of a class with its decorators."""
         first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-        return "\n".join(self.text.splitlines()[first - 1 : node.end_lineno])
+        return textwrap.dedent("\n".join(self.text.splitlines()[first - 1 : node.end_lineno]))
 
 
 def find(path: str) -> LibrarySource:
@@ -248,7 +249,7 @@ def _portable(module: _Module, node: Definition) -> str:
     }
     last = node.end_lineno or node.lineno
     kept = [lines[n - 1] for n in range(first, last + 1) if n not in left_out]
-    return "\n".join(kept)
+    return textwrap.dedent("\n".join(kept))
 
 
 def _keeps(module: _Module, decorator: ast.expr) -> bool:
@@ -319,7 +320,9 @@ def _bases(module: _Module, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
     for base in node.bases:
         if not isinstance(base, ast.Name):
             continue
-        path = module.imports.get(base.id, f"{module.name}.{base.id}")
+        path = f"{module.name}.{base.id}"
+        if base.id not in module.definitions:
+            path = module.imports.get(base.id, path)
         found = _resolved(path)
         if found and isinstance(found[2], ast.ClassDef) and found[2].name != "Module":
             yield found[2]
@@ -343,11 +346,21 @@ def _resolved(path: str) -> tuple[_Module, str, Definition] | None:
 
 def _top_level(tree: ast.Module | ast.If | ast.Try) -> Iterator[ast.stmt]:
     """Yield the statements of a module, and those below its conditions."""
-    for node in tree.body:
+    for node in _branch(tree) if isinstance(tree, ast.If) else tree.body:
         if isinstance(node, ast.If | ast.Try):
             yield from _top_level(node)
         else:
             yield node
+
+
+def _branch(condition: ast.If) -> list[ast.stmt]:
+    """Return the first branch, or the second one of `if is_NAME_available()` without NAME."""
+    test = condition.test
+    name = test.func.id if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) else ""
+    if condition.orelse and name.startswith("is_") and name.endswith("_available"):
+        package = name.removeprefix("is_").removesuffix("_available")
+        return condition.body if find_spec(package) else condition.orelse
+    return condition.body
 
 
 @cache

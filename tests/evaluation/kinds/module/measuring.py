@@ -54,7 +54,7 @@ def check_windows(candidate: str, kind: str, cache: Path, fork_server: ForkServe
     Returns: the launches checked whose inputs arrived late. Raises: SubmissionError.
     """
     with session_of(NORM, candidate, kind, cache, fork_server) as session:
-        limits = limits_of(session.architecture.name)
+        limits = limits_of(session.architecture.name, kind)
         assert limits is not None
         with closing(session.phase_memory("prefill", LAUNCHES)) as memory:
             pair = [

@@ -6,9 +6,12 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from torch import nn
 
+from evaluation.device_kind import CPU, GPU
 from evaluation.errors import RequestError, TaskError
 from evaluation.kinds.module import limits
 from evaluation.kinds.module.architectures import (
@@ -18,7 +21,7 @@ from evaluation.kinds.module.architectures import (
     find_task,
     load,
 )
-from evaluation.kinds.module.fit import REQUIRED
+from evaluation.kinds.module.fit import REQUIRED, drop_expert
 
 ROOT = Path(__file__).resolve().parents[4]
 MIN_ARCHITECTURES, MIN_TASKS, MIN_TASKED = 54, 60, 20
@@ -143,19 +146,38 @@ def test_table_of_the_paper_is_complete() -> None:
 
 
 def test_limits_are_fitted_in_every_family() -> None:
-    fitted = [a for a in architectures().values() if limits.limits_of(a.name) and a.tasks]
+    fitted = [a for a in architectures().values() if limits.limits_of(a.name, CPU) and a.tasks]
     assert {a.family for a in fitted} == set(FAMILIES)
+
+
+def test_limits_of_a_gpu_are_those_of_a_cpu_where_the_file_names_it() -> None:
+    assert limits.all_limits()["llama"][GPU] == CPU
+    assert limits.limits_of("llama", GPU) == limits.limits_of("llama", CPU) is not None
+    assert limits.limited_kinds("llama") == (GPU, CPU)
 
 
 def test_limits_are_exceeded_by_every_mutant() -> None:
     found = limits.all_limits()
     assert {"llama", "qwen3_moe", "dit"} <= set(found)
-    for name, data in found.items():
-        own = limits.limits_of(name)
+    fits = [(name, kind, data) for name, each in found.items() for kind, data in each.items()]
+    for name, kind, data in fits:
+        if data == CPU:
+            continue
+        own = limits.limits_of(name, kind)
         assert own is not None
-        for honest in data["honest"].values():  # type: ignore[attr-defined]
+        for honest in data["honest"].values():
             assert limits.Ratios(*honest).within(own), name
         mutants = data["mutants"]
-        assert set(REQUIRED) == {"skipped layer", "int8 weights"} <= set(mutants), name  # type: ignore[call-overload]
-        for mutant, ratios in mutants.items():  # type: ignore[attr-defined]
+        assert set(REQUIRED) == {"skipped layer", "int8 weights"} <= set(mutants), name
+        for mutant, ratios in mutants.items():
             assert not limits.Ratios(*ratios).within(own), f"{name}: {mutant}"
+
+
+def test_expert_of_a_configuration_is_dropped_once_for_all_its_modules() -> None:
+    config = SimpleNamespace(top_k_experts=4)
+    routers = nn.ModuleList([nn.Identity(), nn.Identity()])
+    for router in routers:
+        router.config = config
+    drop_expert(routers)
+    assert config.top_k_experts == 3
+    assert "dropped expert" in limits.all_limits()["diffusion_gemma"][CPU]["mutants"]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 import torch
+from torch import nn
 
-from evaluation.kinds.module import budget, drops, limits
+from evaluation.errors import SubmissionError
+from evaluation.kinds.module import budget, drops, limits, tape
 from evaluation.kinds.module.drops import Drop, Facts, Reported
 from evaluation.kinds.module.limits import Ratios
+from evaluation.tasks.input_families import torch_dtype
 from evaluation.types import Interval
 
 
@@ -74,6 +78,19 @@ def test_few_wrong_rows_exceed_the_tail_alone() -> None:
     found = budget.ratios([ours], [base])
     assert found.median == pytest.approx(1)
     assert not found.within(Ratios(1.3, 1.3))
+
+
+@pytest.mark.parametrize(("dtype", "passes"), [("float32", True), ("bfloat16", False)])
+def test_norm_in_float32_may_round_in_another_order_and_not_to_bfloat16(
+    dtype: str, passes: bool
+) -> None:
+    x = torch.randn(64, 128, generator=torch.Generator().manual_seed(3))
+    fused, want = (nn.functional.layer_norm(each, (128,)) for each in (x, x.double()))
+    centred = x - x.mean(-1, keepdim=True)
+    library = centred * torch.rsqrt(x.var(-1, keepdim=True, unbiased=False) + 1e-5)
+    got = fused.to(torch_dtype(dtype)).float()
+    with nullcontext() if passes else pytest.raises(SubmissionError, match="what is allowed"):
+        assert tape.compare([got], [library], [want], "norm") < 1
 
 
 def test_few_large_errors_by_chance_keep_the_limits() -> None:

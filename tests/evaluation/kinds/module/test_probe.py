@@ -55,6 +55,14 @@ def test_mutant_changes_the_output(mutant: str) -> None:
     assert not torch.equal(before, after)
 
 
+def test_parameters_named_in_the_file_stay_in_float32() -> None:
+    architecture = architectures()["esmfold2_pairs"]
+    model = models.build(ModelData.of(architecture, architecture.sizes[CPU]))
+    kept = {name for name, p in model.named_parameters() if p.dtype == torch.float32}
+    assert kept == {name for name, _ in model.named_parameters() if "norm" in name} != set()
+    assert models.float_dtype(model) == torch.bfloat16
+
+
 def test_fit_without_a_required_mutant_names_it() -> None:
     near, far = Ratios(1.0, 1.0), Ratios(9.0, 9.0)
     found = fit.Fit({"sums in two halves": near}, {"int8 weights": far, "fp8 weights": near})

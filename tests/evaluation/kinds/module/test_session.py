@@ -15,8 +15,10 @@ from evaluation.bench.memory.layout import Layout, TensorSpec
 from evaluation.bench.memory.region import Region
 from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError
+from evaluation.kinds.module import tape
 from evaluation.kinds.module.architectures import find_task
 from evaluation.kinds.module.session import LiveSession, PhaseMemory
+from evaluation.kinds.module.workload import TapedCall
 from tests.conftest import skip_or_fail
 
 
@@ -66,6 +68,23 @@ def test_fork_server_imports_the_models_module_as_well_as_the_tasks(cache: Path)
         imported = dict(fork_server.asked)["import"]
     assert "diffusers.models.transformers.dit_transformer_2d" in imported
     assert "diffusers" in imported
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("lightning_attention_experts", 2), ("llama_rotary_embedding", 1000)]
+)
+def test_integer_is_drawn_below_the_bound_that_a_module_has_without_an_error(
+    name: str, most: int, cache: Path
+) -> None:
+    with session_of(name, cache, Recorder()) as session:
+        phase = session.architecture.phases[0]
+        call = tape.record(session, session.tasks[0], phase).calls[0]
+        integer = next(n for n, value in call.slot.items() if value.dtype == torch.int64)
+        pool = TapedCall(session, [call] * 8).pool(torch.Generator().manual_seed(1))
+        pool.begin(64)
+        drawn = torch.empty(64, call.slot[integer].numel(), dtype=torch.int64)
+        pool.write(integer, pool.draw(integer, 64), drawn)
+    assert int(drawn.min()) >= 0 and most // 4 <= int(drawn.max()) < most
 
 
 def test_models_are_freed_with_the_session(cache: Path) -> None:

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from evaluation.__main__ import main, serve_request
+from evaluation.device_kind import GPU
 from evaluation.errors import RequestError
 from evaluation.judge.pipeline import Outcome
 from evaluation.kinds.module import judge as production
 from evaluation.kinds.module.architectures import Architecture, find_task
 from evaluation.kinds.module.composition import Part
 from evaluation.types import GateResult, Reason, Verdict
+from tests.conftest import skip_or_fail
 
 CANDIDATES = Path(__file__).parent / "candidates"
 NAME = "llama_rms_norm"
@@ -74,6 +76,15 @@ def test_terminal_names_the_missing_library(cache: Path, monkeypatch: pytest.Mon
     architecture, task = find_task(NAME)
     with pytest.raises(RequestError, match="not installed"):
         production.judge(architecture, [Part(task, {})], "cpu", cache, production.Extent(()))
+
+
+def test_gpu_without_error_limits_refuses_with_the_command_that_fits_them(cache: Path) -> None:
+    architecture, task = find_task("xlstm_rms_norm")
+    if why := architecture.missing():
+        skip_or_fail(why)
+    message = r"no error limits of xlstm are fitted on a GPU; run `.* fit xlstm --kind gpu --write`"
+    with pytest.raises(RequestError, match=message):
+        production.judge(architecture, [Part(task, {})], GPU, cache, production.Extent(()))
 
 
 @pytest.mark.parametrize(

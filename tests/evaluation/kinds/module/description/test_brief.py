@@ -52,11 +52,25 @@ def test_brief_names_module_shapes_gates_and_command() -> None:
 
 
 @pytest.mark.usefixtures("libraries")
+@pytest.mark.parametrize(
+    ("name", "exact"),
+    [
+        ("llama_rms_norm", "float32"),
+        ("xlstm_rms_norm", "float64"),
+        ("esmfold2_pairs_layer_norm", "float32"),
+    ],
+)
+def test_brief_names_the_dtype_of_the_exact_model(name: str, exact: str) -> None:
+    text = brief.brief_of(*find_task(name)).files["TASK.md"]
+    assert f"the model's error against a {exact} model" in text
+
+
+@pytest.mark.usefixtures("libraries")
 def test_starter_files_pass_static_analysis_and_most_copy_the_class() -> None:
     copies = []
     for architecture in JUDGED:
         for task in architecture.tasks:
-            target = brief.starter_files(architecture, task)[task.target_file]
+            target = brief.brief_of(architecture, task).files[task.target_file]
             production.check_rules({task.target_file: target}, task, architecture.ranks)
             compile(target, task.target_file, "exec")
             described = description_of(architecture, task)
@@ -69,7 +83,7 @@ def test_starter_files_pass_static_analysis_and_most_copy_the_class() -> None:
 @pytest.mark.usefixtures("libraries")
 def test_starter_of_a_class_that_cannot_be_copied_is_a_skeleton() -> None:
     architecture, task = find_task("llama_attention")
-    target = brief.starter_files(architecture, task)[task.target_file]
+    target = brief.brief_of(architecture, task).files[task.target_file]
     assert "def __init__(self, config, layer_idx)" in target
     assert "NotImplementedError" in target
 
@@ -80,8 +94,6 @@ def test_missing_library_leaves_a_reason_and_no_files(monkeypatch: pytest.Monkey
     found = brief.brief_of(architecture, task)
     assert found.files == {} and found.facts.unavailable == "transformers is not installed"
     assert found.facts.shapes and "not installed" in found.reference
-    with pytest.raises(TaskError, match="not installed"):
-        brief.starter_files(architecture, task)
 
 
 def test_description_of_a_changed_architecture_is_refused(tmp_path: Path) -> None:
@@ -102,10 +114,10 @@ def test_written_descriptions_are_read_back(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("libraries")
 def test_brief_of_a_split_module_has_its_ranks_and_a_starter_with_the_sum() -> None:
     architecture, task = find_task("llama_tp_mlp")
-    files = brief.starter_files(architecture, task)
+    files = brief.brief_of(architecture, task).files
     assert "torch.distributed.all_reduce(result)" in files[task.target_file]
     assert "split over 2 ranks" in files["TASK.md"] and "in eager alone" in files["TASK.md"]
     architecture, task = find_task("llama_mlp")
-    files = brief.starter_files(architecture, task)
+    files = brief.brief_of(architecture, task).files
     assert "torch.distributed" not in files[task.target_file] + files["TASK.md"]
     assert "ranks," not in files["TASK.md"] and "as a CUDA graph" in files["TASK.md"]

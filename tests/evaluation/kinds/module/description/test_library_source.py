@@ -56,6 +56,14 @@ def test_copy_is_one_file_without_the_library() -> None:
     assert "ACT2FN = {" in text
 
 
+def test_class_below_an_else_is_found_and_copied() -> None:
+    path = "transformers.models.xlstm.modeling_xlstm.xLSTMRMSNorm"
+    assert library_source.find(path).text.startswith("class xLSTMRMSNorm(nn.Module):\n")
+    text = library_source.copied(path)
+    compile(text, "copy.py", "exec")
+    assert "\nclass ModelNew(nn.Module):\n" in text
+
+
 def test_copy_takes_base_classes_along() -> None:
     text = library_source.copied("torch.nn.modules.conv.Conv2d")
     assert "class _ConvNd(Module)" in text and "class ModelNew(_ConvNd)" in text
