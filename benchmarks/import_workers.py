@@ -23,7 +23,7 @@ import torch
 
 from benchmarks.shared import now
 from evaluation import JUDGE_VERSION
-from evaluation.bench.devices.cores import MIN_CORES, hardware_threads
+from evaluation.bench.devices.cores import MIN_CORES, Threads
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU
 from evaluation.errors import TaskError
@@ -86,7 +86,7 @@ def cores_of(jobs: int, singles: int, here: Sequence[int] = ()) -> list[Cores]:
     A single worker has all of them. `here` are the threads of this process, by core. Raises:
     ValueError where it has too few.
     """
-    here = here or hardware_threads()
+    here = here or Threads.here().by_core()
     if jobs + singles == 1:
         return [Cores(frozenset(here))]
     if (wanted := MIN_CORES * jobs + singles) > len(here):

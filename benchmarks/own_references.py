@@ -54,7 +54,7 @@ PREFIXES = ("kb", "kbv0l")
 """Of the names of the suites' tasks, before the level."""
 PROBLEMS = {1: 100, 2: 100, 3: 50}
 """Problems of each level."""
-NEVER = "no import of it was tried"
+NEVER = "no import of it has ended"
 MAX_BYTES = 6 << 30
 MAX_SECONDS = 240
 _LEVEL = re.compile(r"kb(?:v0l)?(\d)_")

@@ -65,9 +65,11 @@ class TaskRunner(RequestHandler):
             self._give(drawn, {name: rows[row] for name, rows in found.items()})
 
     def do_weights(self, request: Message, descriptors: list[int]) -> None:
+        """Report the number that is drawn once the weights are made."""
         found = self._views(request["drawn"], descriptors)
         device = next(iter(found.values())).device
-        self._give(self.code.weights(_case(request), device, request["seed"]), found)
+        drawn, self.report = self.code.weights(_case(request), device, request["seed"])
+        self._give(drawn, found)
 
     def _give(self, drawn: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> None:
         """Write drawn inputs into the judge's memory."""

@@ -70,16 +70,20 @@ class Reference:
         return secrets.randbits(63) if self._given_seed is None else self._given_seed
 
     @cached_property
+    def _made(self) -> tuple[dict[str, torch.Tensor], int | None]:
+        """The weights of a suite's module, and the number that is drawn once they are made."""
+        made = (self.case, self.device, self._seed)
+        return self._code.weights(*made) if self.operator.weights else ({}, None)
+
+    @property
     def weights(self) -> dict[str, torch.Tensor]:
         """The weights of a suite's module, which are the same in all launches."""
-        if not self.operator.weights:
-            return {}
-        return self._code.weights(self.case, self.device, self._seed)
+        return self._made[0]
 
     @cached_property
     def suite_call(self) -> dict[str, Any] | None:
         """The call of the suite's module; None for an operator of this project."""
-        return suite_call.suite_call(self.operator, self.case, self._seed)
+        return suite_call.suite_call(self.operator, self.case, self._seed, self._made[1])
 
     def draw(self, family: str = FAMILIES[0]) -> dict[str, torch.Tensor]:
         """Return fresh inputs from a secret seed, in the dtypes of the case, with the weights."""

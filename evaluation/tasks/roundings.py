@@ -31,8 +31,9 @@ MANY = 16.0
 """Roundings that may decide a whole number."""
 MANY_PROBES = 24
 """Runs for those: a tie is decided the same way in all of them once in 2^24."""
-NOISE_ELEMENTS = 1 << 18
-PART_ELEMENTS = NOISE_ELEMENTS // 2
+NOISE_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 23}
+"""Elements of noise by device. A tensor is disturbed in parts of half as many, so that they stay in
+a processor's cache while several operations read them. On a GPU each part costs some launches."""
 MAX_BATCHED = 1 << 17
 """Elements of all tensors up to which the runs are batched."""
 UNIT, SMALLEST = UNIT_ROUNDOFF["float32"], SMALLEST_NORMAL["float32"]
@@ -79,6 +80,11 @@ ADDENDS = {"addmm": 0, "baddbmm": 0, "addmv": 0, "convolution": 2}
 """Contractions that can have an addend, and its position."""
 PRODUCTS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
 """Products that a library may split, and the position of their first factor."""
+PROBABILITIES = ("_softmax", "_safe_softmax")
+"""Operations whose results attention rounds to 16 bits, as operands of tensor cores are.
+
+Source: Dao et al., "FlashAttention", 2022.
+"""
 HALVINGS = 3
 """Number of times that a product is split in two."""
 MIN_TERMS = 16
@@ -170,9 +176,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if has_addend or name.startswith(INTERPOLATIONS):
             self.can_batch = False
         if self._has_places and torch.is_tensor(result) and result.dtype is torch.float64:
-            whole = (torch.int64, torch.int32)
             found = [arg.dtype for arg in args if torch.is_tensor(arg)]
-            if name in PLACES or (found and found[0] in whole):
+            if name in PLACES or (found and found[0] in (torch.int64, torch.int32)):
                 self.can_batch = False
         return result
 
@@ -188,16 +193,16 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._unit = UNIT * roundings
         # Noise is cut from one random tensor: drawing it anew would take most of the time.
-        shape, device = (NOISE_ELEMENTS,), generator.device
+        shape, device = (NOISE_ELEMENTS[generator.device.type],), generator.device
         noise = torch.rand(shape, generator=generator, device=device, dtype=torch.float64)
         self._noise = noise.mul_(2).sub_(1)
         self._random = random.Random(int(noise[0] * 2**53))
+        self._probabilities = 0  # the address of those that the last operation gave
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        named = lifted_arguments(kwargs)
-        name = func.overloadpacket.__name__
+        named, name = lifted_arguments(kwargs), func.overloadpacket.__name__
         if func.is_view or name in EXACT or (func.namespace == "prims" and name in EXACT):
             return func(*args, **named)
         decomposed = decomposition_table.get(func)
@@ -207,8 +212,11 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
             with self:
                 found = decomposed(*args, **named)
             if found is not NotImplemented:
+                self._probabilities = found.data_ptr() if name in PROBABILITIES else 0
                 return found
         terms = _terms(name, args, named)
+        given, self._probabilities = self._probabilities, 0
+        weighs = given and name in PRODUCTS and args[PRODUCTS[name]].data_ptr() == given
         if name in OPERANDS and _cut_unit.get():
             first = OPERANDS[name]
             cut = [self._cut(value, _cut_unit.get()) for value in args[first : first + 2]]
@@ -217,15 +225,20 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
             args = tree_map(lambda value: self._disturbed_by_norm(value, terms), args)
             result = func(*args, **named)
             return tree_map(lambda value: self._disturbed_by_norm(value, terms), result)
+        changed = args[0] if name.endswith("_") else None
         if terms > 1 or name.rstrip("_") in WITH_ARGUMENT:
             args = tree_map(lambda value: self._disturbed(value, terms), args)
         result = func(*args, **named)
+        if torch.is_tensor(changed) and args[0] is not changed:
+            result = changed.copy_(result)  # a disturbed copy was changed in its place
         if name in ADDENDS and _product_unit.get():
             addend, beta = args[ADDENDS[name]], named.get("beta", 1)
             result = self._with_rounded_product(result, addend, beta, _product_unit.get())
         if name in PRODUCTS and _product_unit.get():
             a, b = args[PRODUCTS[name] : PRODUCTS[name] + 2]
             error = self._error_of_parts(a, b, _product_unit.get())
+            if weighs:
+                error += self._error(a, (_product_unit.get() / self._unit) ** 2) @ b
             result = result + named.get("alpha", 1) * error
         if func._schema.is_mutable and not name.startswith("_"):
             return self._in_place(result, terms)
@@ -234,8 +247,7 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
     def _cut(self, value: torch.Tensor, unit: float) -> torch.Tensor:
         """Return operands that are smaller by up to `unit`, each by a random part of it."""
         flat = value.contiguous().view(-1)
-        result = torch.empty_like(flat)
-        scale = unit * self._unit / UNIT
+        result, scale = torch.empty_like(flat), unit * self._unit / UNIT
         for part, noise, out in self._parts(flat, result):
             torch.mul(part, noise.abs().mul_(-scale).add_(1.0), out=out)
         return result.view(value.shape)
@@ -290,11 +302,12 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
         return self._unit * math.sqrt(max(terms, 1))
 
     def _disturbed(self, value: Any, terms: float) -> Any:
-        if not torch.is_tensor(value) or value.dtype is not torch.float64:
+        if not torch.is_tensor(value) or value.dtype is not torch.float64 or not value.numel():
             return value
         flat = value.contiguous().view(-1)
         result, scale = torch.empty_like(flat), self._scale(terms)
-        ends = [[float(end) for end in part.abs().aminmax()] for part in _parts(flat)]
+        each = [torch.stack(part.abs().aminmax()) for part in _parts(flat)]
+        ends = torch.stack(each).tolist()  # read in one transfer from a GPU
         far_from_zero = all(least >= FAR_FROM_ZERO for least, _ in ends)
         for part, noise, out in self._parts(flat, result):
             if far_from_zero:
@@ -310,7 +323,7 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         """Yield parts of two tensors, with noise for each."""
         for part, of_out in zip(_parts(flat), _parts(out), strict=True):
-            start = self._random.randrange(NOISE_ELEMENTS - len(part) + 1)
+            start = self._random.randrange(len(self._noise) - len(part) + 1)
             yield part, self._noise[start : start + len(part)], of_out
 
     def _in_place(self, result: Any, terms: float) -> Any:
@@ -321,8 +334,8 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
 
 
 def _parts(flat: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return parts of a tensor that stay in a cache while several operations read them."""
-    return torch.split(flat, PART_ELEMENTS) if len(flat) else ()
+    """Return the parts of a tensor that are disturbed one after the other."""
+    return torch.split(flat, NOISE_ELEMENTS[flat.device.type] // 2) if len(flat) else ()
 
 
 def _terms(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:

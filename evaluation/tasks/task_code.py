@@ -60,8 +60,10 @@ class TaskCode(Protocol):
         Those that are weights of a suite's module are drawn, too, or left out.
         """
 
-    def weights(self, case: Case, device: torch.device, seed: int) -> dict[str, torch.Tensor]:
-        """Return the weights that a suite's module has after a seed, in the dtypes of the case."""
+    def weights(
+        self, case: Case, device: torch.device, seed: int
+    ) -> tuple[dict[str, torch.Tensor], int]:
+        """Return a suite's weights after a seed, and what is drawn next (see `suite_call`)."""
 
     def suite_call(self, case: Case) -> dict[str, Any] | None:
         """Return how a suite calls its module (see `suite_call.described`); None without one."""

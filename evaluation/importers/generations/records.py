@@ -49,7 +49,10 @@ def key_of(record: Record) -> tuple[str, str, str, int, int, int, str]:
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return head and records of a file; both are empty where there is none."""
+    """Return head and records of a file; both are empty where there is none.
+
+    A record of a file from before records named their judge has the one of the head.
+    """
     if not path.is_file():
         return {}, []
     rows = []
@@ -60,7 +63,10 @@ def read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             continue
     if not rows or rows[0].get("format") != FORMAT:
         return {}, []
-    return rows[0], rows[1:]
+    head, found = rows[0], rows[1:]
+    for record in found:
+        record["judged"].setdefault("judge_version", head.get("judge_version"))
+    return head, found
 
 
 class RecordFile:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from evaluation import JUDGE_VERSION
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.errors import TaskError
 from evaluation.importers.generations.records import MAX_MESSAGE
@@ -118,6 +119,7 @@ def _judged(status: str, reason: str, message: str, seconds: float | None) -> di
         "hidden_speedup": None,
         "precision_rule": None,
         "seconds": None if seconds is None else round(seconds, 1),
+        "judge_version": JUDGE_VERSION,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,19 @@ from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
 from evaluation.importers.sandboxed.observation import Unsupported
 from evaluation.importers.sandboxed.written import Written
-from evaluation.kinds.kernel.admission.fit import MIN_BFLOAT16, fit, small_cases, write
+from evaluation.kinds.kernel.admission.fit import (
+    MIN_BFLOAT16,
+    NoFit,
+    fit,
+    small_cases,
+    write,
+)
 from evaluation.tasks.domain import FAMILIES, dtype_of, shape_of
 from evaluation.tasks.input_families import torch_dtype
 from evaluation.tasks.operation_count import counted_cost
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import Reference
+from evaluation.tasks.source import CONSTANT
 from evaluation.tasks.spec import load_operator
 from evaluation.types import Split
 
@@ -35,10 +42,7 @@ MAX_OPERATIONS = 4e8
 HEADROOM = 8
 """Growth of results from the published case on a CPU to the largest one, such as of sums."""
 MAX_FLOAT32 = torch.finfo(torch.float32).max / HEADROOM
-LARGE = "large"
-"""The family in which a number of Python overflows first."""
 _REFERENCE = re.compile(r"^def reference\(.*\):\n", re.MULTILINE)
-_FAMILY = re.compile(r"with (\w+) inputs")
 
 
 class Checker:
@@ -54,6 +58,8 @@ class Checker:
         self._write()
         self._size()
         self._copy_changed_inputs()
+        if self.written.keeps_tensors:
+            self._refuse_state()
         self._families()
         self._fit()
 
@@ -77,6 +83,23 @@ class Checker:
             written.reference = _REFERENCE.sub(rf"\g<0>{copies}", written.reference, count=1)
             self.flags.append(f"changes to {', '.join(changed)} are not compared")
             self._write()
+
+    def _refuse_state(self) -> None:
+        """Refuse a module of which one call changes what the next one returns. Raises Unsupported.
+
+        The reference is a function: whatever a call changes, it starts from the constructor's.
+        """
+        reference = next(self._references())
+        code: Any = reference.operator.module()
+        given = {**self._nominal(reference, 1), **reference.scalars, **code.CONSTANTS}
+        positional, named = code.constructor(reference.case)
+        with torch.no_grad():
+            module = code.Model(*positional, **named).eval()
+            one, other = (
+                tree_leaves(module(*(given[name] for name in code.CALL))) for _ in range(2)
+            )
+        if not _equal(tuple(one), tuple(other)):
+            raise Unsupported("keeps state: a second call with the same inputs differs")
 
     def _write(self) -> None:
         """Write the task's files, which must be valid. Raises Unsupported."""
@@ -198,9 +221,9 @@ class Checker:
         self._write()
 
     def _degenerate(self) -> None:
-        """Refuse a task whose outputs no input changes, and name inputs that change none.
+        """Name inputs that change no output; outputs may be CONSTANT, as their suite defines them.
 
-        Raises: Unsupported.
+        Raises: Unsupported for random outputs.
         """
         idle: set[str] | None = None
         for reference in self._references():
@@ -219,7 +242,8 @@ class Checker:
             if not (idle := found):
                 return
         if idle is None:
-            raise Unsupported("degenerate: the outputs are the same for all inputs")
+            self.flags.append(CONSTANT)
+            return
         self.flags += [f"{name} has no effect" for name in sorted(idle)]
 
     def _gives(
@@ -246,45 +270,47 @@ class Checker:
         return reference.drawn(FAMILIES[0], seed)
 
     def _fit(self) -> None:
-        """Fit the tolerance, without the families in which it cannot be fitted."""
-        if not (reason := self._reason_of_no_fit()):
-            return
-        families = list(self.written.input_families or FAMILIES)
-        if _FAMILY.search(reason) and self._fits_in(FAMILIES[0]):
-            self._keep([name for name in families if self._fits_in(name)])
-            if not (reason := self._reason_of_no_fit()):
-                return
-        if not self.written.uniform:
-            self._fit_coarsely()
-            return
-        self._draw_as_published("normal inputs have no tolerance")
-        self._keep(families)
-        self._fit()
+        """Fit the tolerance, without the families in which it cannot be fitted.
 
-    def _fit_coarsely(self) -> None:
-        """Fit the tolerance of a problem whose float32 rounds as much as inputs in bfloat16 do.
+        Inputs are drawn as the suite draws them where others leave no tolerance. A problem whose
+        float32 rounds as much as inputs in bfloat16 do is fitted nevertheless: deep networks
+        amplify roundings so, and their suites accept it.
 
-        Deep networks amplify roundings so, and their suites accept it. Raises: Unsupported.
+        Raises: Unsupported.
         """
-        if again := self._reason_of_no_fit(least_bfloat16=0.0):
-            raise Unsupported(f"no tolerance: {again}")
-        self.flags.append("inputs in bfloat16 are right, too: float32 itself rounds as much")
+        families = list(self.written.input_families or FAMILIES)
+        reason, is_coarse = self._fitted(families)
+        if CONSTANT in self.flags:  # inputs in bfloat16 make no difference
+            is_coarse = False
+        elif self.written.uniform and (reason or is_coarse):
+            self._draw_as_published("normal inputs have no tolerance")
+            self._keep(families)
+            self._fit()
+            return
+        if reason:
+            raise Unsupported(f"no tolerance: {reason}")
+        if is_coarse:
+            self.flags.append("inputs in bfloat16 are right, too: float32 itself rounds as much")
 
-    def _fits_in(self, family: str) -> bool:
-        """Return whether there is a tolerance for inputs of one family beside the first."""
-        self._keep(list(dict.fromkeys((FAMILIES[0], family))))
-        reason = self._reason_of_no_fit()
-        return not reason or not _FAMILY.search(reason)
+    def _fitted(self, families: Sequence[str]) -> tuple[str, bool]:
+        """Fit the tolerance and write it; return why there is none, and whether it is coarse.
 
-    def _reason_of_no_fit(self, least_bfloat16: float = MIN_BFLOAT16) -> str:
-        """Write the fitted tolerance; return why there is none."""
+        It is fitted again without the families at fault, unless the first one is.
+        """
         try:
-            write(self.folder, fit(self.folder, least_bfloat16))
+            fitted = fit(self.folder, least_bfloat16=0.0)
+        except NoFit as error:
+            if FAMILIES[0] not in error.families:
+                self._keep(left := [name for name in families if name not in error.families])
+                return self._fitted(left)
+            return self._reason(error), False
         except TaskError as error:
-            return str(error).replace(f"{self.folder}/", "").partition(": ")[2]
-        except OverflowError:  # of a reference in Python's own numbers
-            return f"a number overflows with {LARGE} inputs"
-        return ""
+            return self._reason(error), False
+        write(self.folder, fitted)
+        return "", fitted.bfloat16 is not None and fitted.bfloat16 < MIN_BFLOAT16
+
+    def _reason(self, error: TaskError) -> str:
+        return str(error).replace(f"{self.folder}/", "").partition(": ")[2]
 
     def fingerprint(self) -> str:
         """Return a hash of the traced operations, which equal computations share.

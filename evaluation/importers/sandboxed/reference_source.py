@@ -52,7 +52,7 @@ def module({parameters}):
         if isinstance(part, torch.nn.modules.batchnorm._NormBase):
             part.track_running_stats = False
             part.running_mean = part.running_var = part.num_batches_tracked = None
-    return found{moved}
+{drawn}    return found{moved}
 
 
 def reference({arguments}):
@@ -78,7 +78,7 @@ def reference_source(
     lines += constants.body("get_init_inputs", [*needed, *tied])
     init = _function("init_inputs", needed, lines)
     added = constants.added(list(general.ranges))
-    has_buffers = bool(dict(call.module.named_buffers())) or any(
+    has_buffers = any(path not in call.drawn for path, _ in call.module.named_buffers()) or any(
         torch.is_tensor(v) for part in call.module.modules() for v in vars(part).values()
     )
     first = next(iter(general.shapes))
@@ -104,6 +104,7 @@ def reference_source(
         constructor=_constructor(call, sizes),
         device=_device(problem, has_buffers),
         call=_init_call(call, ", ".join(needed)),
+        drawn="".join(map(_registered, call.drawn)),
         moved=_moved(problem, has_buffers),
         arguments=", ".join([*general.shapes, *scalars]),
         values=", ".join(values),
@@ -148,7 +149,7 @@ def _joined(source: str) -> str:
 def _cost(problem: KernelBench, general: General) -> str:
     """Return `cost`, which counts one operation for each element."""
     call = problem.published
-    weights = dict(call.module.named_parameters())
+    weights = call.weights
     tensors = {**call.tensors, **{n: weights[p] for n, p in problem.parameters.items()}}
     shapes = [*general.shapes.values(), *general.outputs]
     kinds = [*(tensors[n].dtype for n in general.shapes), *(y.dtype for y in call.outputs)]
@@ -183,6 +184,17 @@ def _moved(problem: KernelBench, has_buffers: bool) -> str:
     return ".to(dtype)" if has_buffers else ""
 
 
+def _registered(path: str) -> str:
+    """Return lines that make a tensor which the constructor drew a buffer, so that it is given."""
+    owner, _, name = path.rpartition(".")
+    part = f'found.get_submodule("{owner}")'
+    return "".join(
+        f"    {line}\n"
+        for line in (f"part = {part}", f"value = part.{name}", f"del part.{name}",
+                     f'part.register_buffer("{name}", value)')
+    )  # fmt: skip
+
+
 FLAT = '''
 
 def flat(result):
@@ -213,7 +225,7 @@ def _docstring(heading: str, call: Call) -> str:
     doc = inspect.cleandoc(vars(type(call.module)).get("__doc__") or "")
     doc = doc.replace("\\", "/").replace('"""', "'''").strip()
     more = "What the module `Model` below computes, in training mode as the suite runs it."
-    if dict(call.module.named_parameters()):
+    if call.weights:
         more += (
             "\nA function gets its parameters as arguments. `ModelNew(*get_init_inputs())` owns"
             "\nthem, as in the suite: it is constructed after the same secret seed as `Model`, and"
@@ -237,9 +249,7 @@ def _inputs(problem: KernelBench, general: General) -> str:
     rows = [f"    found = dict(zip({list(call.names)}, given))"]
     for name, path in problem.parameters.items():
         shape = ", ".join(_python_size(t) for t in general.shapes[name])
-        words = weight_description(
-            call, path, tuple(dict(call.module.named_parameters())[path].shape)
-        )
+        words = weight_description(call, path, tuple(call.weights[path].shape))
         drawn = f"draw.normal(({shape},), {words.get('scale', 1.0)})"
         if "range" in words:
             drawn = f"draw.uniform(({shape},), 0.5, 1.5)"
@@ -258,7 +268,9 @@ def _python_size(text: str) -> str:
 
 
 def weight_description(call: Call, path: str, shape: tuple[int, ...]) -> dict[str, object]:
-    """Return how a parameter is drawn: so that the sums that it weighs stay near one."""
+    """Return how a weight is drawn: so that the sums that it weighs stay near one."""
+    if path in call.drawn:
+        return {}
     owner, _, own = path.rpartition(".")
     module = call.module.get_submodule(owner)
     if len(shape) == 1 and own == "weight" and "Norm" in type(module).__name__:

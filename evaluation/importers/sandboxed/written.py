@@ -62,6 +62,8 @@ class Written:
     """Name of the configuration that the problem was observed with."""
     input_families: tuple[str, ...] = ()
     precision: str = IEEE
+    keeps_tensors: bool = False
+    """True where the module has drawn tensors that are no parameters, which a call may change."""
 
     def toml(self) -> str:
         """Return `task.toml`."""
@@ -149,6 +151,7 @@ def write(problem: KernelBench, general: General, source: str, asked: dict[str, 
         has_infinities=problem.has_data and _INFINITY.search(source) is not None,
         case=asked.get("case", "published"),
         precision=asked["precision"] if dtype == "float32" else IEEE,
+        keeps_tensors=bool(call.drawn),
     )
 
 
@@ -257,7 +260,7 @@ def _argument(
     argument: dict[str, object] = {"name": name, "role": "input"}
     if name in problem.weights:
         path = problem.parameters[name]
-        parameter = dict(call.module.named_parameters())[path]
+        parameter = call.weights[path]
         argument |= {**_dtype(parameter, dtype), "parameter": path}
         values = weight_description(call, path, tuple(parameter.shape))
     else:

@@ -1,18 +1,21 @@
 """UNTRUSTED: modules that are constructed and called as a suite does, in a candidate process.
 
 A suite constructs `ModelNew(*get_init_inputs())` and the problem's `Model` after the same seed, and
-calls both on the inputs alone. So equal weights need no equal names; where a name and a shape are
-those of the problem's module, its weight is copied in any case. Weights keep the dtype that its
-constructor gave them: a module may compute in half precision inside.
+calls both on the inputs alone. So equal weights need no equal names. A module that drew as many
+random numbers as the problem's keeps its weights, which its constructor may have scaled. Another
+gets those of the problem's by name and shape. They keep the dtype that its constructor gave them.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import operator
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from evaluation.tasks.suite_call import drawn_number
 from evaluation.types import BufferSet
 
 if TYPE_CHECKING:
@@ -39,11 +42,12 @@ def constructed(
     for part in module.modules():
         if isinstance(part, torch.nn.modules.dropout._DropoutNd):
             part.p = 0.0  # as in the reference, which is a function of its inputs
-    own = {**dict(module.named_buffers()), **dict(module.named_parameters())}
-    with torch.no_grad():
+    if drawn_number() != call["next_draw"]:
         for name, path in call["parameters"].items():
-            if path in own and own[path].shape == slot[name].shape:
-                own[path].copy_(slot[name])
+            with torch.no_grad(), suppress(AttributeError):
+                own = operator.attrgetter(path)(module)
+                if own.shape == slot[name].shape:
+                    own.copy_(slot[name])
     dtypes = {slot[name].dtype for name in call["parameters"]}
     device = next(value.device for value in slot.values() if torch.is_tensor(value))
     # Of the dtypes that the constructor chose none is replaced, where it could choose one.

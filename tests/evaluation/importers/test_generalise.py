@@ -33,6 +33,58 @@ def get_inputs():
 def get_init_inputs():
     return [channels, out_channels, groups]
 """
+RECURRENT = """import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, wide, hidden, layers):
+        super().__init__()
+        self.net = nn.NETWORK(wide, hidden, layers, OPTIONS)
+
+    def forward(self, x, first):
+        return self.net(x, first)
+
+steps = 5
+batch = 3
+wide = 4
+hidden = 6
+layers = 2
+states = WAYS * layers
+
+def get_inputs():
+    first = torch.rand(states, batch, hidden)
+    return [torch.rand(steps, batch, wide), first]
+
+def get_init_inputs():
+    return [wide, hidden, layers]
+"""
+
+
+@pytest.mark.parametrize(
+    ("network", "options", "ways"),
+    [("GRU", "bidirectional=True", 2), ("RNN", "nonlinearity='relu'", 1), ("RNN", "bias=False", 1)],
+)
+def test_recurrent_network_without_data_has_the_shapes_of_a_computed_one(network, options, ways):
+    source = RECURRENT.replace("NETWORK", network).replace("OPTIONS", options)
+    source = source.replace("WAYS", str(ways))
+    observed = KernelBench(source).observe({"batch": 7})
+    assert observed == KernelBench(source, "cpu").observe({"batch": 7})
+    assert observed.outputs == ((5, 7, 6 * ways), (2 * ways, 7, 6))
+
+
+def test_states_of_an_lstm_without_data_have_the_shapes_of_computed_ones():
+    source = RECURRENT.replace("NETWORK", "LSTM").replace("OPTIONS", "proj_size=3")
+    source = source.replace("WAYS", "1").replace("self.net(x, first)", "self.net(x)")
+    observed = KernelBench(source).observe({})
+    assert observed == KernelBench(source, "cpu").observe({})
+    assert observed.outputs == ((5, 3, 3), (2, 3, 3), (2, 3, 6))
+
+
+def test_number_of_layers_is_constant_because_each_has_weights():
+    source = RECURRENT.replace("NETWORK", "GRU").replace("OPTIONS", "").replace("WAYS", "1")
+    found = generalise(KernelBench(source.replace("states, batch", "layers, batch")), 60)
+    assert {"steps", "batch", "wide", "hidden"} <= set(found.ranges)
+    assert "layers" not in found.ranges
 
 
 def test_sizes_of_inputs_and_weights_vary():

@@ -14,6 +14,7 @@ from evaluation.importers.importer import import_suite
 from evaluation.importers.outcome import FIRST_CLASS, REFUSED, Import, duplicates
 from evaluation.importers.suites import suites
 from evaluation.kinds.kernel.load import load_task
+from evaluation.tasks.source import CONSTANT
 from tests.evaluation.importers.suite_checkout import LICENCE, SCALED, commit, path_of, problem
 
 pytestmark = pytest.mark.timeout(600)
@@ -63,18 +64,43 @@ def get_inputs():
 def get_init_inputs():
     return [features]
 """
+STATEFUL = """import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.hidden = torch.randn(features)
+        self.mixed = nn.Linear(features, features)
+
+    def forward(self, x):
+        self.hidden = torch.tanh(self.hidden.to(x.device) + self.mixed(x).mean(0))
+        return x * self.hidden
+
+
+batch, features = 16, 32
+
+
+def get_inputs():
+    return [torch.rand(batch, features)]
+
+
+def get_init_inputs():
+    return [features]
+"""
 SUITE = suites()["kernelbench"]
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory) -> Path:
-    """Return a checkout with one good problem, and one for each reason of a refusal."""
+    """Return a checkout with good problems, and one for each reason of a refusal."""
     root = tmp_path_factory.mktemp("checkout")
     escape = ESCAPE.format(path=root.parent / "escaped")
     files = {
         "LICENSE": LICENCE,
         path_of(1, "Scaled"): SCALED,
-        path_of(2, "Degenerate"): problem("torch.relu(-(x - x).abs()) * self.weight"),
+        path_of(2, "Constant"): problem("torch.relu(-(x - x).abs()) * self.weight"),
         path_of(3, "Random"): problem("x * self.weight * torch.rand_like(x)"),
         path_of(4, "Outside"): problem("x * self.weight", before=escape),
         path_of(5, "Imports"): problem(
@@ -86,6 +112,7 @@ def checkout(tmp_path_factory) -> Path:
         path_of(19, "ReLU"): HOSTILE.format(path=root.parent / "escaped"),
         path_of(10, "Future"): f'"""A file with words of its own."""\n{FUTURE}{SCALED}',
         path_of(11, "Tuple"): TUPLE,
+        path_of(12, "Stateful"): STATEFUL,
         path_of(9, "Again"): SCALED.replace('    """Scales the columns."""\n\n', ""),
         "KernelBench/level4/1_Hub.py": SCALED,
     }
@@ -113,11 +140,12 @@ def test_import_of_good_problems_gives_tasks(first, checkout, target):
     kinds = {each.name: each.kind for each in first.outcomes}
     assert [name for name, kind in kinds.items() if kind == FIRST_CLASS] == [
         "kb1_1_scaled",
+        "kb1_2_constant",
         "kb1_9_again",
         "kb1_10_future",
         "kb1_11_tuple",
     ]
-    assert len(first.outcomes) == 12  # level 4 is left out
+    assert len(first.outcomes) == 13  # level 4 is left out
     task = load_task(target / "kernelbench", "kb1_1_scaled", "torch-to-torch", "cpu")
     assert [a.name for a in task.operator.arguments] == ["x", "weight", "out"]
     assert "Scales the columns." in task.operator.prompt
@@ -143,10 +171,10 @@ def test_import_keeps_the_file_with_its_origin(first, checkout, target):
 @pytest.mark.parametrize(
     ("number", "words"),
     [
-        ("2", "degenerate: the outputs are the same for all inputs"),
         ("3", "random"),
         ("4", "escaped"),
         ("5", "`socket` may not be imported"),
+        ("12", "keeps state: a second call with the same inputs differs"),
         ("6", "not valid Python: line 13"),
         ("19", "`torch.os` may not be imported"),
         ("7", "differs from the commit"),
@@ -158,6 +186,14 @@ def test_import_refuses_a_problem_with_its_reason(first, checkout, number, words
     assert not (checkout.parent / "escaped").exists()
 
 
+def test_problem_whose_outputs_no_input_changes_is_imported_with_a_flag(first, target):
+    flags = {each.name: each.flags for each in first.outcomes if each.kind == FIRST_CLASS}
+    assert [name for name, found in flags.items() if CONSTANT in found] == ["kb1_2_constant"]
+    assert flags["kb1_2_constant"] == (CONSTANT,)
+    task = load_task(target / "kernelbench", "kb1_2_constant", "torch-to-torch", "cpu")
+    assert task.operator.source and task.operator.source.flags == (CONSTANT,)
+
+
 def test_import_finds_the_same_computation_by_its_fingerprint(first):
     table = first.to_json()
     assert duplicates([table]) == {
@@ -167,7 +203,7 @@ def test_import_finds_the_same_computation_by_its_fingerprint(first):
             "kernelbench/kb1_10_future",
         ]
     }
-    assert table["counts"] == {"problems": 12, FIRST_CLASS: 4, REFUSED: 8}
+    assert table["counts"] == {"problems": 13, FIRST_CLASS: 5, REFUSED: 8}
 
 
 def test_second_import_changes_nothing(first, checkout, target):

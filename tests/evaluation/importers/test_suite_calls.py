@@ -41,6 +41,7 @@ INPUTS = """
 batch = 64
 features = 48
 wide = 32
+steps = 3
 
 
 def get_inputs():
@@ -102,6 +103,48 @@ PROBLEMS = {
         "torch.rand(batch, features, device='cuda')",
         "[features, 3]",
     ),
+    "Flat": (
+        """\
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+
+    def forward(self, x):
+        x = self.linear(x).mean(dim=1, keepdim=True)
+        return torch.tanh(torch.softmax(x, dim=1))
+""",
+        "torch.rand(batch, features)",
+        "[features, wide]",
+    ),
+    "Recurrent": (
+        """\
+    def __init__(self, features, hidden, layers):
+        super().__init__()
+        self.h0 = torch.randn((layers, batch, hidden))
+        self.rnn = nn.GRU(features, hidden, layers)
+
+    def forward(self, x):
+        self.h0 = self.h0.to(x.device)
+        return self.rnn(x, self.h0)[1]
+""",
+        "torch.rand(steps, batch, features)",
+        "[features, wide, 2]",
+    ),
+    "OneStateForTwo": (
+        """\
+    def __init__(self, features, hidden):
+        super().__init__()
+        self.h0 = torch.randn((1, batch, hidden))
+        self.c0 = torch.randn((1, batch, hidden))
+        self.rnn = nn.LSTM(features, hidden)
+
+    def forward(self, x):
+        self.c0 = self.h0.to(x.device)
+        return self.rnn(x, (self.h0, self.c0))[0]
+""",
+        "torch.rand(steps, batch, features)",
+        "[features, wide]",
+    ),
     "Triangular": (
         """\
     def forward(self, A, B):
@@ -140,6 +183,34 @@ class ModelNew(torch.nn.Module):
 
     def forward(self, x):
         return self.norm(self.linear(x))
+"""
+CHANGED_IN_PLACE = """\
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, fan_in, fan_out):
+        super().__init__()
+        self.linear = torch.nn.Linear(fan_in, fan_out)
+        self.norm = torch.nn.LayerNorm(fan_out)
+        self.linear.weight.data.neg_()
+        self.norm.weight.data.mul_(4)
+
+    def forward(self, x):
+        return self.norm(self.linear.bias - x @ self.linear.weight.t()) / 4
+"""
+WRITES_A_CONSTANT = """\
+import math
+
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+
+    def forward(self, x):
+        return torch.full((len(x), 1), {value}, device=x.device)
 """
 IN_HALF = """\
 import torch
@@ -195,7 +266,9 @@ def test_own_module_of_a_problem_is_right(imported: Path, number: int, tmp_path:
     assert error_of(task_of(imported, name), source, tmp_path / "candidate") <= 1
 
 
-@pytest.mark.parametrize("source", [OTHER_NAMES, OTHER_ORDER, IN_HALF, A_FUNCTION])
+@pytest.mark.parametrize(
+    "source", [OTHER_NAMES, OTHER_ORDER, IN_HALF, CHANGED_IN_PLACE, A_FUNCTION]
+)
 def test_weights_are_bound_by_seed_by_name_and_as_arguments(
     imported: Path, source: str, tmp_path: Path
 ) -> None:
@@ -207,6 +280,17 @@ def test_class_called_model_is_an_implementation_where_there_is_no_other(
 ) -> None:
     source = (imported / LINEAR / "problem.py").read_text()
     assert error_of(task_of(imported, LINEAR), source, tmp_path / "candidate") <= 1
+
+
+def test_constant_is_right_where_no_input_changes_the_outputs(
+    imported: Path, tmp_path: Path
+) -> None:
+    (name,) = [each.name for each in imported.glob("kb1_*_flat")]
+    task = task_of(imported, name)
+    right = WRITES_A_CONSTANT.format(value="math.tanh(1)")
+    assert error_of(task, right, tmp_path / "candidate") <= 1
+    with pytest.raises(SubmissionError):
+        error_of(task, WRITES_A_CONSTANT.format(value="0.0"), tmp_path / "other")
 
 
 def test_weights_of_another_seed_are_wrong(imported: Path, tmp_path: Path) -> None:
@@ -261,7 +345,10 @@ def test_process_for_task_code_has_the_weights_and_the_call_that_the_code_has_he
     here = LoadedCode.of(operator)
     text = read_text(operator.folder / "reference.py")
     with closing(TaskProcess(fork_server, operator, text, "cpu")) as process:
-        weights, expected = (code.weights(case, CPU, 5) for code in (process, here))
+        (weights, next_draw), (expected, expected_next) = (
+            code.weights(case, CPU, 5) for code in (process, here)
+        )
+        assert next_draw == expected_next
         assert weights.keys() == expected.keys() == {a.name for a in operator.weights}
         assert all(torch.equal(weights[name], value) for name, value in expected.items())
         assert process.suite_call(case) == here.suite_call(case)

@@ -69,6 +69,26 @@ def test_exact_operations_have_no_roundings() -> None:
     assert not sized(lambda x: x.argmax(-1), x).any()
 
 
+def test_operation_in_place_changes_its_tensor_and_rounds_as_another_does() -> None:
+    def in_place(x: torch.Tensor) -> torch.Tensor:
+        y = x * 1.0
+        y.sigmoid_()
+        return y
+
+    x = torch.linspace(-4, 4, 200, dtype=torch.float64)
+    found, wanted = sized(in_place, x), sized(lambda x: torch.sigmoid(x * 1.0), x)
+    torch.testing.assert_close(found, wanted)
+    assert 0 < found.max() < 8
+
+
+@pytest.mark.parametrize("network", [torch.nn.GRU, torch.nn.LSTM])
+def test_recurrent_network_is_off_by_a_few_roundings(network: type[torch.nn.RNNBase]) -> None:
+    module = network(4, 5).double().requires_grad_(False)
+    x = torch.randn(7, 3, 4, generator=torch.Generator().manual_seed(2))
+    size = sized(lambda x: module(x)[0], x)
+    assert size.min() > 0 and size.max() < 64
+
+
 def test_sums_grow_with_their_terms() -> None:
     x = torch.ones((2, 1024))
     assert sized(lambda x: x.sum(-1), x).max() > 20 * sized(lambda x: x[:, :2].sum(-1), x).max()
@@ -161,6 +181,33 @@ def test_few_partial_sums_of_a_product_may_be_rounded_and_not_each_one(dtype: to
         assert is_right(parts, in_float32=True), f"cuBLAS splits a product in {parts}"
     for parts in (128, 1024):
         assert not is_right(parts, in_float32=False), f"a sum of {dtype} over {parts} parts"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_attention_may_round_probabilities_and_not_scores(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(7)
+    q, k, v = (torch.randn((1, 3, 48, 32), generator=generator).to(dtype) for _ in range(3))
+    given = {"query": q.double(), "key": k.double(), "value": v.double()}
+    attention = torch.nn.functional.scaled_dot_product_attention
+    exact = attention(**given)
+    scores = q.float() @ k.float().mT / 32**0.5
+    name = str(dtype).removeprefix("torch.")
+
+    def share(scores: torch.Tensor) -> float:
+        got = (torch.softmax(scores, -1).to(dtype).float() @ v.float()).to(dtype)
+        allowed = Tolerance(2.5, 2.0).allowed(exact, size, 1, name)
+        return float(((got.double() - exact).abs() / allowed).max())
+
+    def size_of_many() -> torch.Tensor:
+        sizes = [size_of_roundings(attention, given, generator)[0] for _ in range(MAX_ESTIMATES)]
+        return torch.stack(sizes).amax(0)
+
+    size = size_of_many()
+    assert share(scores) > 1, "roundings of float32 do not allow it"
+    with products_rounded_to(name):
+        size = size_of_many()
+    assert share(scores) <= 1
+    assert share(8 * (scores / 8 + 4096).to(dtype).float() - 8 * 4096) > 1
 
 
 def test_infinities_of_a_mask_are_not_disturbed() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +19,8 @@ from evaluation.importers.sandboxed.observation import Observed, Sizes, Unsuppor
 from evaluation.importers.sandboxed.recording import Recording
 
 MODEL = "Model"
+RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+"""Recurrent networks of PyTorch, as their modules call them."""
 RESERVED = frozenset(
     "auto bool break case char class const constexpr continue default delete do double else enum"
     " extern false float for friend goto if inline int long mutable namespace new operator private"
@@ -40,8 +44,19 @@ class Call:
     init: list[Any]
     init_named: dict[str, Any]
     module: torch.nn.Module
+    drawn: tuple[str, ...]
+    """Paths of the tensors that the constructor drew and that are no parameters."""
     result: Any
     outputs: tuple[torch.Tensor, ...]
+
+    @property
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The parameters by path, and the other tensors that the constructor drew.
+
+        A call may have assigned one of those to the name of another, too.
+        """
+        buffers = dict(self.module.named_buffers(remove_duplicate=False))
+        return {**dict(self.module.named_parameters()), **{n: buffers[n] for n in self.drawn}}
 
 
 def sources(files: Files, name: str) -> Iterator[str]:
@@ -68,7 +83,7 @@ class KernelBench:
         self.cases: dict[str, dict[str, object]] = namespace.get(CASES, {})
         self.made_on_cpu = False
         self.published = self.call({})
-        self.parameters = parameter_names(self.published.module, self.published.tensors)
+        self.parameters = parameter_names(self.published.weights, self.published.tensors)
         self.weights = frozenset(self.parameters)
 
     def _namespace(self, values: Sizes) -> dict[str, Any]:
@@ -86,11 +101,15 @@ class KernelBench:
                 if isinstance(given, types.GeneratorType):
                     given = next(given)
             init, named = init_arguments(namespace["get_init_inputs"]())
-            module = self._made(lambda: namespace[MODEL](*init, **named))
+            made = Recording()
+            with made:
+                module = self._made(lambda: namespace[MODEL](*init, **named))
             prepare(module)
+            drawn = register_drawn(module, made, self.device)
             signature = inspect.signature(module.forward)
             names = argument_names(signature, len(given))
-            result = module(*given)
+            with nullcontext() if self.has_data else recurrent_shapes():
+                result = module(*given)
             outputs = outputs_of(result)
         tensors = {n: x for n, x in zip(names, given, strict=True) if torch.is_tensor(x)}
         others = {n: x for n, x in zip(names, given, strict=True) if not torch.is_tensor(x)}
@@ -99,7 +118,7 @@ class KernelBench:
                 raise Unsupported(f"the input {name} is a {type(value).__name__}, no tensor")
         if not tensors:
             raise Unsupported("no input is a tensor")
-        return Call(names, tensors, recording, others, init, named, module, result, outputs)
+        return Call(names, tensors, recording, others, init, named, module, drawn, result, outputs)
 
     def _made(self, construct: Callable[[], torch.nn.Module]) -> torch.nn.Module:
         """Return the module; one whose constructor reads numbers is made on a CPU and moved."""
@@ -117,10 +136,38 @@ class KernelBench:
     def observe(self, sizes: Sizes) -> Observed:
         call = self.call(sizes)
         arguments = {name: tuple(x.shape) for name, x in call.tensors.items()}
-        weights = dict(call.module.named_parameters())
+        weights = call.weights
+        if weights.keys() != self.published.weights.keys():
+            raise Unsupported("the module has other weights")  # such as those of more layers
         for name, path in self.parameters.items():
             arguments[name] = tuple(weights[path].shape)
         return Observed(arguments, tuple(tuple(y.shape) for y in call.outputs))
+
+
+@contextmanager
+def recurrent_shapes() -> Iterator[None]:
+    """Let recurrent networks of PyTorch give tensors of the right shapes meanwhile, not computed.
+
+    Without data, each step of each layer would be a dozen operations: seconds for a call.
+    """
+    functions: Any = torch._VF
+    for name in RECURRENT:
+        setattr(functions, name, partial(_recurrent, getattr(functions, name)))
+    try:
+        yield
+    finally:
+        for name in RECURRENT:
+            delattr(functions, name)  # which that module then looks up in PyTorch again
+
+
+def _recurrent(computed: Callable[..., Any], x: Any, states: Any, *rest: Any) -> Any:
+    """Return outputs and last states of a recurrent network; packed sequences are computed."""
+    if not isinstance(rest[1], bool):
+        return computed(x, states, *rest)
+    _, _, _, _, _, is_bidirectional, _ = rest
+    last = [state.clone() for state in ([states] if torch.is_tensor(states) else states)]
+    width = last[0].shape[-1] * (2 if is_bidirectional else 1)
+    return (x.new_empty(*x.shape[:2], width), *last)
 
 
 def init_arguments(found: Any) -> tuple[list[Any], dict[str, Any]]:
@@ -156,10 +203,10 @@ def identifier(name: str, taken: Any) -> str:
     return name
 
 
-def parameter_names(module: torch.nn.Module, taken: Mapping[str, Any]) -> dict[str, str]:
-    """Return the paths of parameters by the names that they get as arguments."""
+def parameter_names(paths: Iterable[str], taken: Mapping[str, Any]) -> dict[str, str]:
+    """Return the paths of weights by the names that they get as arguments."""
     names: dict[str, str] = {}
-    for path, _ in module.named_parameters():
+    for path in paths:
         names[identifier(path, {*taken, *names, "out"})] = path
     return names
 
@@ -172,6 +219,21 @@ def prepare(module: torch.nn.Module) -> None:
         if isinstance(part, torch.nn.modules.batchnorm._NormBase):
             part.track_running_stats = False
             part.running_mean = part.running_var = part.num_batches_tracked = None
+
+
+def register_drawn(module: torch.nn.Module, made: Recording, device: str) -> tuple[str, ...]:
+    """Register the tensors that a constructor drew as buffers, and return their paths.
+
+    Such is the first state of a recurrent network. As attributes, they could not be given.
+    """
+    paths = []
+    for prefix, part in module.named_modules():
+        for name, value in list(vars(part).items()):
+            if torch.is_tensor(value) and made.source_of(value):
+                delattr(part, name)
+                part.register_buffer(name, value.to(device))
+                paths.append(f"{prefix}.{name}".lstrip("."))
+    return tuple(paths)
 
 
 def outputs_of(result: Any) -> tuple[torch.Tensor, ...]:

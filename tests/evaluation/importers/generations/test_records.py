@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from evaluation import JUDGE_VERSION
 from evaluation.importers.generations import records
 from evaluation.importers.generations.campaign import OTHER_ARGUMENTS, is_final
 from evaluation.importers.generations.generation import Claim, Generation
@@ -25,7 +26,7 @@ def test_record_has_no_source_and_the_key_of_its_generation() -> None:
     assert made["claimed"] == {"right": True, "speedup": 2.0, "hardware": "", "baseline": ""}
     assert set(made["judged"]) == {
         *("status", "reason", "message", "gate", "broke_at", "speedup", "low", "high"),
-        *("noisy", "hidden_speedup", "precision_rule", "seconds"),
+        *("noisy", "hidden_speedup", "precision_rule", "seconds", "judge_version"),
     }
 
 
@@ -45,6 +46,22 @@ def test_file_that_was_cut_off_amid_a_line_continues(tmp_path: Path) -> None:
     head, kept = records.read(path)
     assert head["format"] == 1 and head["judge_version"] == "7" and head["ended_at"] == "later"
     assert [each["sample"] for each in kept] == [0, 1]
+
+
+def test_record_keeps_the_version_of_its_judge_when_another_one_continues_the_file(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "records.jsonl"
+    old = record(0)
+    judged = unjudged("NO_TASK", "message")
+    old["judged"] = {name: judged[name] for name in judged if name != "judge_version"}
+    records.RecordFile(path, {"judge_version": "7"}, [old]).close("then")
+    again = records.RecordFile(path, {"judge_version": "9"}, records.read(path)[1])
+    again.add(record(1))
+    again.close("now")
+    head, kept = records.read(path)
+    versions = [each["judged"]["judge_version"] for each in kept]
+    assert head["judge_version"] == "9" and versions == ["7", JUDGE_VERSION]
 
 
 def test_file_that_is_not_there_has_no_records(tmp_path: Path) -> None:
