@@ -29,10 +29,10 @@ _C_TYPES = {
 }
 
 
-def element_type(operator: Operator, floating: str) -> str:
-    """Return the C type of the case's dtype: `floating`, or that of an operator's whole numbers."""
+def element_type(operator: Operator) -> str:
+    """Return the C type of the case's dtype: float, or that of an operator's whole numbers."""
     whole = next((dtype for dtype in operator.domain.dtypes if dtype in WHOLE), None)
-    return _C_TYPES[whole] if whole else floating
+    return _C_TYPES[whole] if whole else "float"
 
 
 _HEADER = """\

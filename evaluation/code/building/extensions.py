@@ -81,8 +81,8 @@ def key() -> str:
 def build(source: Path, seconds: float, call: Mapping[str, Any] | None = None) -> CompilerOutput:
     """Import the file `source` in the sandbox, and move its libraries to `extensions` beside it.
 
-    With a `call` (see `tasks.suite_call.extension_call`) its module is made and called once. The
-    time limit is LIMIT_FACTOR times `seconds`.
+    With a `call` (see `languages.torch`) its module is made and called once. The time limit is
+    LIMIT_FACTOR times `seconds`.
 
     Raises: BuildError; Broken where this machine lacks a tool that any build needs.
     """

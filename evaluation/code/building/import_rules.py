@@ -28,9 +28,11 @@ FILES = frozenset(
 _HARMLESS = frozenset(
     "warnings.catch_warnings warnings.filterwarnings warnings.simplefilter warnings.warn"
     " numpy.log numpy.log2 numpy.sqrt numpy.exp numpy.ceil numpy.floor numpy.prod numpy.pi"
+    " einops.rearrange einops.reduce einops.repeat einops.einsum einops.pack einops.unpack"
+    " einops.layers.torch.Rearrange einops.layers.torch.Reduce"
     " task.input_t task.output_t".split()
 )
-"""Names beyond the allowed modules: of warnings, of arithmetic on numbers, and of types.
+"""Names beyond the allowed modules: warnings, arithmetic on numbers, views of tensors, and types.
 
 The types are those of GPU MODE's form of a submission.
 """
@@ -44,7 +46,7 @@ _HONEST = tuple(
 """Names of modules of the machine that honest sources use, though they cannot be judged."""
 _SETTINGS = ("os.environ", "sys.path")
 """Those of them that are changed in place."""
-_INERT = frozenset(sys.stdlib_module_names) - {"antigravity", "idlelib", "this"} | {"numpy"}
+_INERT = {*sys.stdlib_module_names, "numpy", "einops"} - {"antigravity", "idlelib", "this"}
 """Packages whose import does nothing else."""
 _TORCH_PARTS = tuple(
     f"torch.{part}."

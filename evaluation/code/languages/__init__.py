@@ -115,7 +115,7 @@ class Language(ABC):
 
     def runs_here(self) -> str:
         """Return why this machine can only build the language; empty when it can run it."""
-        return ""
+        return self.judged_here()
 
     def not_run(self, files: Mapping[str, str], kind: str) -> str:
         """Return why these files can only be built for a device kind here; empty otherwise."""

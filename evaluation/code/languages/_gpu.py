@@ -108,7 +108,7 @@ class GpuLanguage(Language):
 
     def header(self, operator: Operator) -> str:
         names = {"dtype": "arena_t", "float16": "__half", "bfloat16": self.bfloat16}
-        plain = element_type(operator, "float")
+        plain = element_type(operator)
         types = _TYPES.format(includes=self.includes, bfloat16=self.bfloat16, plain=plain)
         return c_header(operator, names, types, _ENTRY % self.name)
 
@@ -125,7 +125,7 @@ class GpuLanguage(Language):
         entry, target = task.operator.name, task.operator.name + self.suffix
         units = [target, *(n for n in files if n.endswith(self.suffix) and n != target)]
         return compile_all(
-            self.jobs(units, nvcc.source_flags(files[target]), task),
+            self.jobs(units, self.flags(files, files[target]), task),
             {**files, f"{entry}.h": self.header(task.operator), GPU_LOOP_FILE: self._loop()},
             folder,
             self.readable(),
@@ -133,8 +133,9 @@ class GpuLanguage(Language):
             entry,
         )
 
-    def runs_here(self) -> str:
-        return self.judged_here()
+    def flags(self, files: Mapping[str, str], target: str) -> list[str]:
+        """Return the flags of all files: those that the source of the entry point requests."""
+        return nvcc.source_flags(target)
 
     def _loop(self) -> str:
         return GPU_LOOP.format(runtime=self.runtime, prefix=self.name)

@@ -117,9 +117,6 @@ class JitLanguage(Language):
             return ""
         return f"no NVIDIA GPU is here that PyTorch was built for: {self.name} is compiled, not run"
 
-    def runs_here(self) -> str:
-        return self.judged_here()
-
     def _version(self) -> str:
         return f"{self.name} {importlib.metadata.version(self.package)}"
 

@@ -93,7 +93,7 @@ class Cpp(Language):
 
     def header(self, operator: Operator) -> str:
         includes = "#include <omp.h>\n#include <stdint.h>"
-        return c_header(operator, {"dtype": element_type(operator, "float")}, includes, _ENTRY)
+        return c_header(operator, {"dtype": element_type(operator)}, includes, _ENTRY)
 
     def check(self, files: Mapping[str, str], task: Task) -> None:
         for text in files.values():

@@ -13,7 +13,7 @@ import importlib.metadata
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evaluation.code.building import extensions, native, static_analysis
 from evaluation.code.languages import Language, Texts, TrivialSource, _signature, triton
@@ -21,8 +21,9 @@ from evaluation.code.languages.cuda import RULES
 from evaluation.device_kind import GPU
 from evaluation.errors import BuildError
 from evaluation.sandboxed import build_torch
-from evaluation.tasks.suite_call import extension_call
-from evaluation.types import CompilerOutput
+from evaluation.tasks.domain import dtype_of, shape_of
+from evaluation.tasks.suite_call import suite_call
+from evaluation.types import Case, CompilerOutput
 
 if TYPE_CHECKING:
     from evaluation.tasks.operator import Operator
@@ -173,7 +174,7 @@ class Torch(Language):
         if not extensions.requested(files) or self.not_run(files, task.kind):
             return [output]
         source = folder / task.target_file
-        call = extension_call(task.operator, task.checked_cases()[0])
+        call = _extension_call(task.operator, task.checked_cases()[0])
         return [output, extensions.build(source, task.operator.limits.seconds, call)]
 
 
@@ -204,3 +205,20 @@ def without_switches(name: str, text: str) -> tuple[str, list[str]]:
 
 
 LANGUAGE = Torch()
+
+
+def _extension_call(operator: Operator, case: Case) -> dict[str, Any] | None:
+    """Return a call of a suite's module with shapes in the place of tensors, as JSON.
+
+    A source may build extensions when its module is made or first called. None for an operator of
+    ours, which is built when its file is imported.
+    """
+    call = suite_call(operator, case, seed=0)
+    if call is None:
+        return None
+    tensors = {
+        a.name: {"shape": shape_of(a, case), "dtype": dtype_of(a, case)} for a in operator.inputs
+    }
+    scalars = {a.name: case[a.name] for a in operator.scalars}
+    known = {**scalars, **call["constants"], **tensors}
+    return {"arguments": call["arguments"], "inputs": [known[name] for name in call["inputs"]]}

@@ -192,6 +192,9 @@ class Triton(Language):
             return ""
         return "no GPU is judged here: Triton kernels run in the interpreter, for correctness only"
 
+    def runs_here(self) -> str:
+        return ""  # in the interpreter
+
     def not_run(self, files: Mapping[str, str], kind: str) -> str:
         return "" if kind == device_kind.GPU else not_interpreted(files)
 

@@ -176,7 +176,7 @@ def test_any_other_flag_is_rejected_with_those_allowed(flags: str, task: Task) -
     [
         ("#include <cublas_v2.h>", "library-wrapper"),
         ("#include <thrust/sort.h>", "library-wrapper"),
-        ("#include <cutlass/gemm/device/gemm.h>", "library-wrapper"),
+        ("#include <cublasLt.h>", "library-wrapper"),
         ("#include <torch/extension.h>", "library-wrapper"),
         ("void f() { cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 1); }", "device-state"),
         ("void f(cudaStreamAttrValue v) { v.accessPolicyWindow.num_bytes = 1; }", "device-state"),
