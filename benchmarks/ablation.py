@@ -1,7 +1,7 @@
 """Ablation: which tricks escape where a single mechanism of the judge is turned off.
 
     python benchmarks/ablation.py [--device cpu|gpu] [--mechanism NAME ...] [--tricks PATTERN ...]
-        [--seconds SECONDS] [--keep] [--precision] [--output FILE]
+        [--share N/M] [--join FILE ...] [--seconds SECONDS] [--keep] [--precision] [--output FILE]
 
 Each trick of the suite is judged with every mechanism on, static analysis off. Those that compile,
 integrity or correctness refuse do not concern timing and are left, unless one of the mechanisms
@@ -13,10 +13,13 @@ counterpart's, of as many verdicts on each. Such a cell is repeated, and so is o
 baseline, since that works at times only. A trick that must be refused may pass without a gain: it
 shows that something can be done, not that it pays on so small a case or so busy a machine.
 
-An H200 takes about half an hour, so four calls with `--seconds 540`.
+An H200 takes about half an hour, so four calls with `--seconds 540`. On several GPUs each judges
+a share of the tricks into a file of its own, and `--join` adds these to FILE.
 
-With `--precision` no trick is judged, but honest code, often and with single mechanisms off: a
-mechanism also earns its place by making verdicts more precise.
+With `--precision` no trick is judged, but honest code, often and with single mechanisms off. A
+mechanism also earns its place where times are less precise without it: intervals are much wider,
+launches find their inputs in a cache, or an empty window, which a process that replies at once
+saves, takes more of a window than the bound.
 
 No verdict is started later than SECONDS after the start. FILE is continued by the same command.
 Where the judge's source has changed since, it is begun anew; with `--keep` the cells of the earlier
@@ -49,6 +52,8 @@ from benchmarks.shared import ROOT, now, provenance, source_of_judge, write_json
 from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.timing.intervals import half_width
+from evaluation.bench.timing.plan import plan_for
+from evaluation.bench.timing.window import WindowTimer
 from evaluation.code.cache_folder import default_cache
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
@@ -62,8 +67,10 @@ MAX_VERDICTS = 4
 """Verdicts on a trick that seems to escape."""
 TRIES = 3
 """Verdicts with every mechanism on, on a trick that must be refused, until one refuses it."""
-PRECISION_VERDICTS, WIDER = 40, 1.5
-"""Verdicts on honest code with a mechanism off, and the ratio of their half widths that matters."""
+PRECISION_VERDICTS = {CPU: 6, GPU: 40}
+"""Verdicts on honest code with a mechanism off. On a CPU their windows are as long as any."""
+WIDER, WARMER = 1.5, 0.9
+"""Ratios of half widths, and of times per launch, from which on a mechanism matters."""
 SLOWS_THE_BASELINE = "19"
 """The row of tricks that work at times only, so that they are judged three times at least."""
 PERFORMANCE, GENERALIZATION = GateName.PERFORMANCE, GateName.GENERALIZATION
@@ -82,10 +89,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for trick in ablation.suite.submissions("hostile" if options.device == GPU else "tricks")
         if any(fnmatchcase(trick.name, pattern) for pattern in options.tricks)
     ]
+    number, shares = options.share
+    tricks = tricks[number - 1 :: shares]
+    if options.join:
+        ablation.join(options.join)
+        return 0
     chosen = [m for m in MECHANISMS if options.device in m.kinds and m.name in options.mechanism]
     if options.precision:
         with ablation:
-            for mechanism in (None, *chosen):
+            for mechanism in ablation.unmeasured(chosen):
                 ablation.repeat_honest(tricks[0].counterpart(), mechanism)
         return 0
     with ablation:
@@ -117,6 +129,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", choices=(CPU, GPU), default=None)
     parser.add_argument("--mechanism", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--tricks", nargs="+", default=["*"], metavar="PATTERN")
+    parser.add_argument("--share", type=_share, default=(1, 1), metavar="N/M")
+    parser.add_argument("--join", type=Path, nargs="+", default=[], metavar="FILE")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--precision", action="store_true")
@@ -128,6 +142,43 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         options.device = GPU if detect.devices(options.cache, (GPU,)) else CPU
     options.output = options.output or ROOT / f"benchmarks/results/ablation-{options.device}.json"
     return options
+
+
+def _share(text: str) -> tuple[int, int]:
+    """Return the number of a share and of all, of `1/4`."""
+    number, _, shares = text.partition("/")
+    return int(number), int(shares)
+
+
+class Windows:
+    """Windows of candidates, recorded while a patch holds.
+
+    Of all times the least counts: other work on the machine only adds to it.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._launches: dict[str, list[float]] = {}
+        self._empty: list[float] = []
+        run = WindowTimer.window
+
+        def recorded(timer: WindowTimer) -> float:
+            launch_ns = run(timer)
+            if not timer.trusted:
+                self._launches.setdefault(timer.where, []).append(launch_ns)
+                self._empty.append(timer.empty)
+            return launch_ns
+
+        patch.setattr(WindowTimer, "window", recorded)
+
+    @property
+    def launch_ns(self) -> float:
+        """Return the time of a launch: the geometric mean over the cases."""
+        return statistics.geometric_mean(map(min, self._launches.values()))
+
+    @property
+    def empty_ns(self) -> float:
+        """Return the time of a window without launches."""
+        return min(self._empty)
 
 
 class Ablation:
@@ -147,6 +198,7 @@ class Ablation:
         self.precision: dict[str, dict[str, Any]] = {}
         """Spread of verdicts on honest code, by the name of the mechanism that is off."""
         self._source = source_of_judge()
+        self._window_seconds = plan_for(kind, final=False).window_seconds
         if output.is_file():
             known = json.loads(output.read_text())
             if keep or known["judge"]["source"] == self._source:
@@ -155,7 +207,7 @@ class Ablation:
                     cell.setdefault("source", known["judge"]["source"])
             else:
                 print(f"{output} is of another judge and begun anew")
-        self._honest: dict[tuple[str, str, str], list[Report]] = {}
+        self._honest: dict[tuple[str, ...], list[Report]] = {}
         self._patches = pytest.MonkeyPatch()
 
     def needed(self, trick: Any, mechanism: Mechanism | None) -> bool:
@@ -170,6 +222,20 @@ class Ablation:
             return not mechanism.raised_in  # what refuses nothing itself may have made it fail
         return all_on["gate"] is None or all_on["refused_by"] == mechanism.name
 
+    def unmeasured(self, chosen: Sequence[Mechanism]) -> list[Mechanism | None]:
+        """Return those without which times of honest code are not known; None is all on."""
+        known = {name for name, row in self.precision.items() if row["source"] == self._source}
+        return [each for each in (None, *chosen) if (each.name if each else ALL_ON) not in known]
+
+    def join(self, files: Sequence[Path]) -> None:
+        """Add the cells and figures of other files, and write the file."""
+        for file in files:
+            data = json.loads(file.read_text())
+            self.precision |= data["precision"]
+            for trick, cells in data["cells"].items():
+                self.cells.setdefault(trick, {}).update(cells)
+        write_json(self.output, self._data(), indent=1)
+
     def judge(self, trick: Any, mechanism: Mechanism | None) -> None:
         """Judge one cell and write the file."""
         name = mechanism.name if mechanism else ALL_ON
@@ -177,6 +243,8 @@ class Ablation:
         with pytest.MonkeyPatch.context() as patch:
             if mechanism:
                 mechanism.off(patch)
+            if self.kind == GPU or "gains" not in trick.header:
+                self._conftest.hurry(patch)  # a gain on a CPU shows in windows as long as any
             cell = self._cell(trick, name)
         cell["seconds"] = round(time.monotonic() - started, 1)
         cell["source"] = self._source
@@ -190,14 +258,21 @@ class Ablation:
         with pytest.MonkeyPatch.context() as patch:
             if mechanism:
                 mechanism.off(patch)
+            if self.kind == GPU:
+                self._conftest.hurry(patch)
             honest.judge(self.cache)  # the first one starts what the others find
-            seen = [honest.judge(self.cache).seen for _ in range(PRECISION_VERDICTS)]
+            windows = Windows(patch)
+            judged = [honest.judge(self.cache) for _ in range(PRECISION_VERDICTS[self.kind])]
+        seen = [report.seen for report in judged]
         logs = [math.log(each.speedup) for each in seen if each]
         widths = [half_width(each) for each in seen if each]
         self.precision[name] = {
             "verdicts": len(logs),
+            "noisy": sum(report.noisy for report in judged),
             "spread": round(statistics.stdev(logs), 5),
             "half_width": round(statistics.median(widths), 5),
+            "launch_ns": round(windows.launch_ns, 1),
+            "empty_share": round(windows.empty_ns / 1e9 / self._window_seconds, 5),
             "source": self._source,
         }
         print(f"{now()} {name} {honest.name}: {json.dumps(self.precision[name])}", flush=True)
@@ -225,7 +300,8 @@ class Ablation:
         by = self._refusals.mechanism(first.message, hidden) if refused else None
         if refused is None or least > 1:
             counterpart = trick.counterpart()
-            key = (name, counterpart.name, counterpart.header.get("operator", ""))
+            long = str("gains" in trick.header)
+            key = (name, long, counterpart.name, counterpart.header.get("operator", ""))
             compared.honest = self._honest.setdefault(key, [])
             while len(compared.honest) < 2:
                 compared.honest.append(counterpart.judge(self.cache))
@@ -279,11 +355,16 @@ class Ablation:
         return rows
 
     def _is_less_precise(self, name: str) -> bool:
-        """Return whether intervals of honest code are much wider without a mechanism."""
+        """Return whether times of honest code are less precise without a mechanism."""
         if name not in self.precision:
             return False
-        without, with_all = (self.precision[key]["half_width"] for key in (name, ALL_ON))
-        return bool(without > WIDER * with_all)
+        without, with_all = (self.precision[key] for key in (name, ALL_ON))
+        quiet = not (without["noisy"] or with_all["noisy"])
+        return bool(
+            (quiet and without["half_width"] > WIDER * with_all["half_width"])
+            or without["launch_ns"] < WARMER * with_all["launch_ns"]
+            or without["empty_share"] > gains.BOUND + with_all["empty_share"]
+        )
 
     def _data(self) -> dict[str, Any]:
         found = {trick: cells[ALL_ON] for trick, cells in self.cells.items() if ALL_ON in cells}
@@ -311,7 +392,6 @@ class Ablation:
         self._refusals = Refusals(patch)
         for language in languages().values():
             patch.setattr(type(language), "check", lambda self, files, task: None)
-        self._conftest.hurry(patch)
         return self
 
     def __exit__(self, *raised: object) -> None:

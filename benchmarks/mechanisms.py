@@ -16,7 +16,12 @@ import pytest
 import torch
 
 from evaluation.bench import turns
-from evaluation.bench.anticheat import prefetched_inputs, staged_inputs, window_checks
+from evaluation.bench.anticheat import (
+    arriving_inputs,
+    prefetched_inputs,
+    staged_inputs,
+    window_checks,
+)
 from evaluation.bench.memory import cuda_ipc, ring
 from evaluation.bench.memory.layout import Layout
 from evaluation.bench.process.freezer import Freezer
@@ -117,6 +122,13 @@ def _no_prefetch_check(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(prefetched_inputs.PrefetchCheck, "check", _nothing)
 
 
+def _no_arriving_inputs(patch: pytest.MonkeyPatch) -> None:
+    def nothing(*ignored: Any, **also_ignored: Any) -> float:
+        return 0.0
+
+    patch.setattr(arriving_inputs, "charged_ns", nothing)
+
+
 def _no_go_token(patch: pytest.MonkeyPatch) -> None:
     """Start windows on a CPU by a request, as on a GPU."""
 
@@ -212,6 +224,13 @@ MECHANISMS = (
         BOTH,
         _no_staged_inputs,
         frozenset({"staged_inputs.check"}),
+    ),
+    Mechanism(
+        "arriving-inputs",
+        "Delay by arriving inputs",
+        (GPU,),
+        _no_arriving_inputs,
+        frozenset({"arriving_inputs.charged_ns"}),
     ),
     Mechanism("go-token", "Go token", (CPU,), _no_go_token),
     Mechanism(

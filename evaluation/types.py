@@ -175,7 +175,7 @@ class CompilerOutput:
     listings: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """Candidate against live baseline on one case.
 
@@ -195,10 +195,10 @@ class Measurement:
     speedup: float
     low: float
     high: float
-    gbps: float | None
-    tflops: float | None
-    roofline_share: float | None
-    warm_us: float | None
+    gbps: float | None = None
+    tflops: float | None = None
+    roofline_share: float | None = None
+    warm_us: float | None = None
     blocks: int
     noisy: bool
     eager_us: float | None = None

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.ablation import ALL_ON, Ablation
 from benchmarks.mechanisms import MECHANISMS, Mechanism, Refusals
+from benchmarks.shared import source_of_judge
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import SubmissionError
 from evaluation.types import Reason
@@ -103,11 +104,45 @@ def test_cells_of_an_earlier_judge_stay_where_they_are_kept(tmp_path: Path, keep
     )
 
 
-@pytest.mark.parametrize(("half_width", "less"), [(0.014, False), (0.016, True)])
-def test_mechanism_without_which_intervals_are_much_wider_makes_times_more_precise(
-    ablation: Ablation, half_width: float, less: bool
+@pytest.mark.parametrize(
+    ("without", "less"),
+    [
+        ({"half_width": 0.014}, False),
+        ({"half_width": 0.016}, True),
+        ({"half_width": 0.016, "noisy": 1}, False),
+        ({"launch_ns": 950}, False),
+        ({"launch_ns": 890}, True),
+        ({"launch_ns": 1200}, False),
+        ({"empty_share": 0.017}, False),
+        ({"empty_share": 0.019}, True),
+    ],
+)
+def test_mechanism_without_which_times_are_less_precise_is_marked(
+    ablation: Ablation, without: dict[str, float], less: bool
 ) -> None:
-    ablation.precision = {"none": {"half_width": 0.01}, LATE.name: {"half_width": half_width}}
+    with_all = {"noisy": 0, "half_width": 0.01, "launch_ns": 1000, "empty_share": 0.008}
+    ablation.precision = {"none": with_all, LATE.name: {**with_all, **without}}
     table = ablation.table()
     assert table[LATE.name]["less_precise"] is less
     assert table[VALUES.name]["less_precise"] is False, "not measured"
+
+
+def test_joined_files_give_one_table(ablation: Ablation, tmp_path: Path) -> None:
+    refused = {ALL_ON: cell("performance", "late-inputs")}
+    files = [tmp_path / name for name in ("one.json", "two.json")]
+    escaped = {**refused, "late-inputs": cell(escapes=True)}
+    for file, trick, cells in zip(files, ("a.cpp", "b.cpp"), (refused, escaped), strict=True):
+        file.write_text(json.dumps({"cells": {trick: cells}, "precision": {}}))
+    ablation.join(files)
+    row = json.loads(ablation.output.read_text())["mechanisms"]["late-inputs"]
+    assert (row["refuses"], row["escapes"]) == (["a.cpp", "b.cpp"], ["b.cpp"])
+
+
+def test_times_that_are_known_of_this_judge_are_not_measured_again(ablation: Ablation) -> None:
+    assert ablation.unmeasured([LATE, VALUES]) == [None, LATE, VALUES]
+    ablation.precision = {
+        ALL_ON: {"source": source_of_judge()},
+        LATE.name: {"source": source_of_judge()},
+        VALUES.name: {"source": "earlier"},
+    }
+    assert ablation.unmeasured([LATE, VALUES]) == [VALUES]

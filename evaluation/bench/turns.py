@@ -26,7 +26,7 @@ from evaluation.bench.process.handle import ProcessHandle
 from evaluation.bench.timing import estimates
 from evaluation.bench.timing.estimates import Block, Blocks
 from evaluation.bench.timing.plan import Plan, launches_for
-from evaluation.bench.timing.window import MIN_LAUNCHES, WindowTimer, hidden_ns
+from evaluation.bench.timing.window import MIN_LAUNCHES, WindowTimer, hidden_ns, hidden_work
 
 Timers = Iterator[tuple[WindowTimer, ...]]
 NewRing = Callable[[Workload, int, HostMemory | DeviceMemory], BufferRing]
@@ -186,15 +186,23 @@ class Bench:
             found = self.blocks(candidate, against, plan)
         else:
             found = dataclasses.replace(found, counted=())
+        # Read here too: the return below comes before the later reading, and the checks between run
+        # the candidate again, where memory that it overwrote may fail it for another reason.
         candidate.ring.check_guards(candidate.where)
         if len(found.counted) < plan.min_blocks:
             return found
+        found = estimates.decided(
+            found,
+            lambda: hidden_work(candidate, against).is_undecided,
+            lambda count: self.blocks(candidate, against, plan.of(count)),
+        )
         hidden = hidden_ns(candidate, against)
         if candidate.process.limits.ranks == 1:  # each rank would need a stage of its own
             staged_inputs.check(candidate, self.memory)
             hidden += arriving_inputs.charged_ns(candidate, self.memory)
             if candidate.gpu_clocked and torch.version.cuda:
                 prefetched_inputs.check_shortened(candidate)
+        candidate.ring.check_guards(candidate.where)
         candidate.ring.check_weights(candidate.where)
         charged = [Block(block.candidate + hidden, block.baseline) for block in found.counted]
         return dataclasses.replace(found, counted=charged)

@@ -107,10 +107,20 @@ class Labels:
     """Words of a task's page."""
 
     speedup: str = "Speedup, held-out"
+    """The speedup by which runs are ranked."""
     files: str = "Reference and starter files"
     reference: str = "reference.py"
     reference_note: str = "reference (evaluated in float64)"
     starter_note: str = "generated"
+    short: str = "held-out"
+    """That speedup beside a figure."""
+    case: str = "Public case"
+    times: str = "Median latency per launch"
+    """The times of a case."""
+    timing: str = "clock"
+    """The part of the methodology on these times."""
+    rounds: str = "judged on the public cases"
+    """Basis of the verdict of each round."""
     round: str = "on the public cases alone"
     """Extent of a round."""
     final: str = "runs every gate and every held-out case"
@@ -162,6 +172,11 @@ class Kind:
             return from_json(self.facts, public.get(self.track) or {})
         except (TypeError, AttributeError):
             return self.facts()
+
+    @property
+    def one_speedup(self) -> bool:
+        """Return whether it has no held-out cases: each verdict draws its inputs anew."""
+        return bool(self.track)
 
     @property
     def templates(self) -> dict[str, list[str]]:

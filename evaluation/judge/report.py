@@ -1,4 +1,4 @@
-"""Results of failed gates, means of measurements, and a score, as a report has them."""
+"""Results of gates, means of measurements, and a score, as a report has them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import statistics
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
 from evaluation.bench.timing.estimates import NOISY
 from evaluation.bench.timing.intervals import geomean, half_width
@@ -18,6 +19,11 @@ from evaluation.errors import (
     TaskError,
 )
 from evaluation.types import GateName, GateResult, Interval, Measurement, Reason, Verdict
+
+
+def passed(gate: GateName, message: str, checks: int = 1, **more: Any) -> GateResult:
+    """Return the result of a gate whose checks all passed, with other fields of it."""
+    return GateResult(gate, Verdict.PASSED, message=message, passed=checks, total=checks, **more)
 
 
 def failure(gate: GateName, error: Exception) -> GateResult:

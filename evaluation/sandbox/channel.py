@@ -45,13 +45,8 @@ class Channel:
     Only an end that `accepts_descriptors` receives any; the kernel drops all others.
     """
 
-    def __init__(
-        self,
-        end: socket.socket,
-        accepts_descriptors: bool = False,
-        max_send_seconds: float = MAX_SEND_SECONDS,
-    ) -> None:
-        self.socket, self.max_send_seconds = end, max_send_seconds
+    def __init__(self, end: socket.socket, accepts_descriptors: bool = False) -> None:
+        self.socket, self.max_send_seconds = end, MAX_SEND_SECONDS
         self._ancillary = socket.CMSG_SPACE(4 * MAX_DESCRIPTORS) if accepts_descriptors else 0
 
     def fileno(self) -> int:

@@ -34,7 +34,7 @@ from evaluation.__main__ import (
 )
 from evaluation.bench.devices import detect
 from evaluation.errors import TaskError
-from evaluation.judge.answers import judged_in_lines
+from evaluation.judge.answers import INCONCLUSIVE, judged_in_lines
 from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.kinds.kernel import profile as profiling
 from evaluation.types import Report, Verdict
@@ -310,7 +310,7 @@ def test_judge_on_a_terminal_shows_the_case_that_is_judged(cache: Path) -> None:
             while part := reader.read(4096):
                 shown += part
         output = process.communicate()[0].decode()
-    assert process.returncode == 0, output
+    assert process.returncode in (PASSED, INCONCLUSIVE), output  # however busy the machine is
     lines = shown.decode().split("\r\x1b[K")
     assert "  correctness: case 1 of 16" in lines
     assert any(re.fullmatch(r"  correctness: case 2 of 16, \d+ s left", line) for line in lines)

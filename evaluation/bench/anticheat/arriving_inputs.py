@@ -4,11 +4,13 @@ A candidate could compute many launches at once, which fills the GPU better than
 hand out each answer after it compared all inputs with those that it used. So the launches of a
 window are timed in pairs of runs. In both, a copy of its inputs precedes each launch. In one they
 are there before, as in any window; in the other they arrive. Honest launches do the same in both.
-Those that take much longer in each pair are refused, and a smaller delay is charged.
+Those that take much longer in each pair are refused, and a smaller delay is charged. Launches that
+no graph holds, and few ones, are only refused: their times vary too much for a charge.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable
 
@@ -19,15 +21,21 @@ from evaluation.bench.anticheat.prefetched_inputs import evict
 from evaluation.bench.memory.cuda_ipc import DeviceMemory
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.region import Region
-from evaluation.bench.timing.gpu_clock import GpuClock, observable_outputs
+from evaluation.bench.timing.gpu_clock import BLUR_NS, GpuClock, observable_outputs
 from evaluation.bench.timing.window import WindowTimer
 from evaluation.errors import SubmissionError
 from evaluation.types import Reason
 
-MIN_LAUNCHES, MAX_BYTES = 32, 256 << 20
-"""Launches of a run, at least, and bytes of their inputs. Runs of four launches were too noisy."""
+MIN_LAUNCHES, MAX_BYTES, MAX_FEW_BYTES = 4, 256 << 20, 1 << 30
+"""Launches of a run, at least, and bytes of their inputs; MAX_FEW_BYTES where these are few."""
+MIN_CHARGED = 32
+"""Captured launches of a run, at least, that are charged for a delay. Runs of four launches are too
+noisy for that, and so are launches that the processor starts one by one: they are refused alone.
+"""
+MAX_ROUGH_NS, MIN_ROUGH_NS = 20e6, 2 * BLUR_NS
+"""Longest run of launches that are refused alone, and least delay of one that is refused."""
 PAIRS = 3
-"""Pairs of runs, of which the median counts."""
+"""Pairs of runs, of which the median counts. Where not all could be clocked, none is refused."""
 FREE_SHARE, FREE_NS = 0.01, 20_000
 """Delay that is not charged: a share of a launch, and nanoseconds of a run.
 
@@ -51,26 +59,40 @@ def charged_ns(
     """Return the nanoseconds by which arriving inputs make a launch of a timer longer.
 
     Each run begins with an empty cache. The result is 0 for what chance or the surroundings
-    explain, and where launches are not captured in a CUDA graph.
+    explain, for few launches, and for those that are not captured in a CUDA graph.
 
     Raises: SubmissionError, also where the launches were computed before their inputs arrived.
     """
     ring, layout = timer.ring, timer.ring.inputs.layout
-    count = min(timer.launches, ring.slots, MAX_BYTES // layout.stride)
-    if not timer.captured or count < MIN_LAUNCHES or not observable_outputs(ring.outputs.layout):
+    count = min(timer.launches, ring.slots, max(MIN_LAUNCHES, MAX_BYTES // layout.stride))
+    charged = timer.captured and count >= MIN_CHARGED
+    if not (charged or _fits(timer, count)) or not observable_outputs(ring.outputs.layout):
         return 0.0
     with staged_inputs.stage_of(memory, layout, count) as stage:
         pairs = _launches_ns(timer, stage, new_clock, empty_cache)
-    if not pairs:
+    if len(pairs) < (1 if charged else PAIRS):
         return 0.0
-    if (least := min(arriving / there for there, arriving in pairs)) > AHEAD:
+    least = min(arriving / there for there, arriving in pairs)
+    run_ns = min(arriving - there for there, arriving in pairs) * count
+    if least > AHEAD and len(pairs) == PAIRS and (charged or run_ns > MIN_ROUGH_NS):
         raise SubmissionError(
             Reason.FORBIDDEN,
             f"{timer.where}: launches took {least:.1f} times as long where their inputs arrived "
             "just before them, so they had been computed before their turn",
         )
     delay = statistics.median(arriving - there for there, arriving in pairs)
-    return beyond_free(delay, timer.launch_ns, count)
+    return beyond_free(delay, timer.launch_ns, count) if charged else 0.0
+
+
+def _fits(timer: WindowTimer, count: int) -> bool:
+    """Return whether so many launches that cannot be charged are enough, and few and short enough.
+
+    Their time is the one that decides the speedup, which a candidate cannot make longer for this.
+    """
+    run_ns = statistics.median_low(timer.own) * count / timer.launches if timer.own else math.inf
+    run_bytes = count * timer.ring.inputs.layout.stride
+    few = count >= MIN_LAUNCHES and run_bytes <= MAX_FEW_BYTES
+    return timer.gpu_clocked and few and run_ns <= MAX_ROUGH_NS
 
 
 def beyond_free(delay_ns: float, launch_ns: float, launches: int) -> float:
@@ -92,15 +114,15 @@ def _launches_ns(
     Those of another launch of this one would not do: a candidate could compute all answers at once,
     and look each up.
     """
-    rows = stage.layout.rows(stage.bytes)
+    rows = _words(stage)
     ring, count = timer.ring, len(rows)
     where = f"{timer.where}, {staged_inputs.ARRIVING}"
-    inputs = [ring.inputs.row(number) for number in range(count)]
+    inputs = _words(ring.inputs)
+    places = ring.inputs.rows_of(torch.arange(count, device=inputs.device))
 
     def launch_ns(found: torch.Tensor) -> float | None:
         ring.poison(0, count)
-        for target, row in zip(inputs, found, strict=True):
-            target.copy_(row)
+        inputs[places] = found
         empty_cache()
         clock = new_clock(ring.outputs, ring.secret, 0, count)
         timer.process.run_prepared(ring.poll, clock)
@@ -109,13 +131,18 @@ def _launches_ns(
         return clock.launch_ns()
 
     ring.refill(0, count)
-    torch.stack(inputs, out=rows)
+    rows.copy_(inputs[places])
     timer.process.stage(stage, 0)
     pairs = []
     for _ in range(PAIRS):
         earlier = rows.clone()
         ring.refill(0, count)
-        torch.stack(inputs, out=rows)
+        rows.copy_(inputs[places])
         there, arriving = launch_ns(rows), launch_ns(earlier)
         pairs += [(there, arriving)] if arriving and there else []
     return pairs
+
+
+def _words(region: Region) -> torch.Tensor:
+    """Return the rows of a region as words of eight bytes, of which its slots have whole ones."""
+    return region.layout.rows(region.bytes).view(torch.int64)

@@ -76,8 +76,3 @@ def shares_beside_builds(
     if len(left) < MIN_CORES:
         return shares(count, threads), threads.numbers
     return judges, left
-
-
-def hardware_threads() -> list[int]:
-    """Return the hardware threads of this process; those of one core follow each other."""
-    return Threads.here().by_core()

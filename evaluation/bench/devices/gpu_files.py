@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ class Gpus:
     files: tuple[str, ...]
 
 
-def measured(count: int = 1, environment: Mapping[str, str] = os.environ) -> Gpus:
+def measured(count: int = 1) -> Gpus:
     """Return the GPUs that the judge measures on: the first ones that it sees.
 
     They are named by UUID where there are others. A process that cannot open those counts its GPUs
@@ -45,7 +45,7 @@ def measured(count: int = 1, environment: Mapping[str, str] = os.environ) -> Gpu
 
     Raises: Broken where the driver does not know them.
     """
-    visible = environment.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count))))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count))))
     names = tuple(name.strip() for name in visible.split(","))[:count]
     if not _several():
         return Gpus(names, _files_of_all())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import torch
 
@@ -30,13 +30,14 @@ class InputPool:
 
     def __init__(
         self,
-        sets: Sequence[dict[str, torch.Tensor]],
+        sets: Iterable[Tensors],
+        count: int,
         generator: torch.Generator,
         ranges: Mapping[str, tuple[float, float]] | None = None,
         whole: Collection[str] = (),
         draw_sets: Callable[[int], Sequence[Tensors]] | None = None,
     ) -> None:
-        """Prepare a pool of `sets`, which gives up their memory.
+        """Prepare a pool of `count` sets, which are copied one at a time.
 
         Inputs that are drawn `whole` are those of `draw_sets`.
         """
@@ -44,16 +45,26 @@ class InputPool:
         self._draw_sets = draw_sets
         self._sets: Sequence[Tensors] = ()
         """Inputs of each launch of the last refill, where some are drawn whole."""
-        self._sizes = {name: value.numel() for name, value in sets[0].items()}
+        self._sizes: dict[str, int] = {}
         self._values: dict[str, torch.Tensor] = {}
         self._gains: dict[str, torch.Tensor] = {}
+        drawn = iter(sets)
+        for number in range(count):
+            self._fill(number, count, next(drawn))
         own = torch.Generator(generator.device).manual_seed(secrets.randbits(63))
-        for name in self._sizes:
-            values = self._values[name] = torch.cat([each.pop(name).flatten() for each in sets])
+        for name, values in self._values.items():
             if name in self._ranges or values.dtype.is_floating_point:
                 size = self._sizes[name]
-                count = max(MIN_GAINS, min(values.numel(), size + START_ALIGNMENT * MIN_GAINS))
-                self._gains[name] = self._drawn_gains(name, count, values.dtype, own)
+                gains = max(MIN_GAINS, min(values.numel(), size + START_ALIGNMENT * MIN_GAINS))
+                self._gains[name] = self._drawn_gains(name, gains, values.dtype, own)
+
+    def _fill(self, number: int, count: int, values: Tensors) -> None:
+        """Copy one of `count` sets to its place. Nothing here keeps it."""
+        for name, value in values.items():
+            size = self._sizes.setdefault(name, value.numel())
+            if not number:
+                self._values[name] = value.new_empty(count * size)
+            self._values[name][number * size : (number + 1) * size] = value.flatten()
 
     def _drawn_gains(
         self, name: str, count: int, dtype: torch.dtype, generator: torch.Generator

@@ -182,23 +182,28 @@ class TaskProcess:
             for a in (self.operator.inputs if weights else self.operator.activations)
         ]
         message = {"do": "draw", "family": family, "seeds": list(seeds), "weights": weights}
-        copies = self._drawn(case, message, specs)
+        copies, _ = self._drawn(case, message, specs)
         return [{name: t[row] for name, t in copies.items()} for row in range(len(seeds))]
 
-    def weights(self, case: Case, device: torch.device, seed: int) -> dict[str, torch.Tensor]:
+    def weights(
+        self, case: Case, device: torch.device, seed: int
+    ) -> tuple[dict[str, torch.Tensor], int]:
         specs = [
             TensorSpec(a.name, shape_of(a, case), dtype_of(a, case)) for a in self.operator.weights
         ]
-        return self._drawn(case, {"do": "weights", "seed": seed}, specs)
+        copies, next_draw = self._drawn(case, {"do": "weights", "seed": seed}, specs)
+        if type(next_draw) is not int:
+            raise self._failed("Model: must leave PyTorch's generator a number to draw")
+        return copies, next_draw
 
     def _drawn(
         self, case: Case, message: Message, specs: Sequence[TensorSpec]
-    ) -> dict[str, torch.Tensor]:
-        """Return what a request draws into memory of the judge's."""
+    ) -> tuple[dict[str, torch.Tensor], Any]:
+        """Return what a request draws into memory of the judge's, and what it reports."""
         with self._lock:
             drawn, described, descriptors = self._shared("drawn", specs)
-            self._request({**message, **_of(case), "drawn": described}, descriptors)
-            return {name: tensor.clone() for name, tensor in drawn.items()}
+            report = self._request({**message, **_of(case), "drawn": described}, descriptors)
+            return {name: tensor.clone() for name, tensor in drawn.items()}, report
 
     def suite_call(self, case: Case) -> dict[str, Any] | None:
         match self._number("suite_call", case):

@@ -99,9 +99,12 @@ class Disturbance:
         """Wait until other work leaves the cores idle; False where the time for waits is over.
 
         The judge and its processes sleep meanwhile, so all load is other work. `spent` are the
-        seconds of the measurement that was in vain; they count as waited.
+        seconds of the measurement that was in vain; they count as waited. Where other work is
+        tolerated, all that is left of the time is for measuring again.
         """
         self.seconds_left -= spent
+        if self.tolerant:
+            return self.seconds_left > 0
         quiet = 0
         while quiet < QUIET_SAMPLES:
             if self.seconds_left <= 0:

@@ -45,6 +45,10 @@ class Plan:
     every_regime: bool = True
     """Whether to measure with warm caches, and without a CUDA graph, too."""
 
+    def of(self, blocks: int) -> Plan:
+        """Return the plan for exactly so many blocks."""
+        return dataclasses.replace(self, min_blocks=blocks, max_blocks=blocks)
+
     def for_windows(self, seconds: float) -> Plan:
         """Return the plan for a baseline whose windows take so long: fewer blocks if they are slow.
 

@@ -106,8 +106,10 @@ def _session_starter(
     # Started by this thread: a fork server ends with the thread that started it.
     fork_server = start_server()
     track = request.task.track
-    if request.task.kind == device_kind.GPU and "triton" in (track.source, track.target):
-        fork_server.prepare("triton")
+    if request.task.kind == device_kind.GPU:
+        for language in ("triton", "torch"):
+            if language in (track.source, track.target):
+                fork_server.prepare(language)  # else each process imports the compiler
     session_stack = stack.enter_context(ExitStack())  # closed after the thread has ended
     executor = stack.enter_context(ThreadPoolExecutor(1, "prepare"))
     run = copy_context().run  # with the host of the task's code

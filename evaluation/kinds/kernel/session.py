@@ -18,7 +18,8 @@ from evaluation.bench.devices.device import Device
 from evaluation.bench.memory.cuda_ipc import DeviceMemory
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.ring import BufferRing
-from evaluation.bench.memory.verify import compare_launch
+from evaluation.bench.memory.verify import compare_launches
+from evaluation.bench.memory.workload import Workload, slot_bytes
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.handle import ProcessHandle
 from evaluation.bench.process.limits import ProcessLimits
@@ -46,8 +47,10 @@ TF32_LIKE = "bfloat16_tflops"
 """The peak that that of TensorFloat-32 follows from."""
 COMPUTED_TWICE = 2
 """Number of input families, drawn in secret, that are computed once more on other values."""
-CHECKED_TOGETHER = 5
-"""Launches of one request of a check."""
+CHECKED_TOGETHER, MAX_CHECKED_BYTES = 5, 2 << 30
+"""Launches of one request of a check on a GPU, and bytes of their tensors; one launch in any case.
+Their inputs lie there twice: as they were drawn, and in the memory that is shared.
+"""
 CHOICE_WINDOWS = 5
 WARM_SLOTS, WARM_WINDOWS, WARM_SECONDS = 2, 5, 0.006
 """Two slots stay in the cache. The GPU clock cannot observe them, so their windows are longer."""
@@ -181,9 +184,8 @@ class MeasurementSession:
         Returns: the largest error as a share of the allowed error.
         Raises: SubmissionError.
         """
-        # On a CPU memory of many slots takes longer to make than more requests do.
-        worst, slots = 0.0, CHECKED_TOGETHER if thorough and self.task.kind == GPU else 1
         workload = self._workload(case)
+        worst, slots = 0.0, checked_together(workload) if thorough else 1
         reference = workload.reference
         with BufferRing(workload, slots, self._memory) as ring:
             candidate = self.process("candidate")
@@ -199,11 +201,9 @@ class MeasurementSession:
                 candidate.run(0, len(some))
                 candidate.require_idle()
                 ring.check_written(inputs, f"case {case.name}")
-                for slot, family in enumerate(some):
-                    where = f"case {case.name}, {family} inputs"
-                    outputs = ring.outputs.slot(slot)
-                    error = compare_launch(reference, inputs[slot], outputs, ring.secret, where)
-                    worst = max(worst, error)
+                where = [f"case {case.name}, {family} inputs" for family in some]
+                outputs = [ring.outputs.slot(slot) for slot in range(len(some))]
+                worst = max(worst, compare_launches(reference, inputs, outputs, ring.secret, where))
         return worst
 
     def measure(self, case: Case, plan: Plan, baseline: str = "") -> Measurement:
@@ -382,3 +382,13 @@ class MeasurementSession:
     def __exit__(self, *raised: object) -> None:
         """End all processes, then free the memory that they share."""
         self._stack.close()
+
+
+def checked_together(workload: Workload) -> int:
+    """Return the launches of one request of a check.
+
+    On a CPU memory of many slots takes longer to make than more requests do.
+    """
+    if workload.device.type == "cpu":
+        return 1
+    return max(1, min(CHECKED_TOGETHER, MAX_CHECKED_BYTES // slot_bytes(workload)))

@@ -197,10 +197,6 @@ def measurements(found: Mapping[str, Blocks], tolerant: bool) -> Iterator[Measur
             speedup=speedup.speedup,
             low=speedup.low,
             high=speedup.high,
-            gbps=None,
-            tflops=None,
-            roofline_share=None,
-            warm_us=None,
             blocks=len(measured),
             noisy=blocks.is_noisy(speedup, tolerant),
         )

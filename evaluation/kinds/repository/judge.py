@@ -19,7 +19,7 @@ from evaluation.bench.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.device_kind import GPU
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.judge.pipeline import Gate, Outcome, fingerprint, require_isolation
-from evaluation.judge.report import aka_score, failure, interval_text, is_noisy, overall
+from evaluation.judge.report import aka_score, failure, interval_text, is_noisy, overall, passed
 from evaluation.judge.request import Emit
 from evaluation.kinds.repository import benchmark, submission
 from evaluation.kinds.repository.builds import Checkout, checkout, ended, log
@@ -101,7 +101,7 @@ def _integrity(trial: Trial) -> GateResult:
     submission.check(trial.task, trial.files)
     count = len(trial.files)
     text = "1 editable file" if count == 1 else f"{count} editable files"
-    return GateResult(GateName.INTEGRITY, Verdict.PASSED, message=text, passed=1, total=1)
+    return passed(GateName.INTEGRITY, text)
 
 
 def _compile(trial: Trial) -> GateResult:
@@ -116,14 +116,7 @@ def _compile(trial: Trial) -> GateResult:
         trial.baseline()
         raise
     message = "built" if BUILD in trial.task.commands else "there is no build command"
-    return GateResult(
-        GateName.COMPILE,
-        Verdict.PASSED,
-        message=message,
-        passed=1,
-        total=1,
-        compiler=trial.built.outputs,
-    )
+    return passed(GateName.COMPILE, message, compiler=trial.built.outputs)
 
 
 def _correctness(trial: Trial) -> GateResult:
@@ -133,9 +126,7 @@ def _correctness(trial: Trial) -> GateResult:
     assert trial.built is not None, "judged before it was built"
     output, reason, message = _tested(trial.built, trial.seed)
     if reason is None:
-        return GateResult(
-            GateName.CORRECTNESS, Verdict.PASSED, message="the suite passed", passed=1, total=1
-        )
+        return passed(GateName.CORRECTNESS, "the suite passed")
     _, of_baseline, why = _tested(trial.baseline(), trial.seed)
     if of_baseline:
         raise Broken(f"of the unchanged repository, {why}")
@@ -199,12 +190,10 @@ def _performance(trial: Trial) -> GateResult:
     measured = tuple(benchmark.measurements(found, disturbance.tolerant))
     speed = overall(measured)
     assert speed is not None, "a benchmark has cases"
-    return GateResult(
+    return passed(
         GateName.PERFORMANCE,
-        Verdict.PASSED,
-        message=f"{interval_text(speed)} over {_cases(len(measured))}, by the suite's own clock",
-        passed=len(measured),
-        total=len(measured),
+        f"{interval_text(speed)} over {_cases(len(measured))}, by the suite's own clock",
+        len(measured),
         detail={"clock": CLOCK, "blocks": measured[0].blocks},
         measurements=measured,
     )

@@ -233,7 +233,8 @@ def test_slow_calls_in_total_fail_with_timeout(
     slow = "for (clock_t end = clock() + CLOCKS_PER_SEC / 5; clock() < end;);"
     report = judged(task, f"#include <ctime>\n{body(f'{ALL} {slow}')}", cache)
     assert (report.verdict, report.reason) == (Verdict.FAILED, Reason.TIMEOUT), report.message
-    assert report.message == "took more than 1.5 s in all its calls"
+    pattern = r"took more than 1\.5 s in all its calls \(case \S+: rows = \d+, cols = \d+.*\)"
+    assert re.fullmatch(pattern, report.message), report.message
 
 
 def test_wrong_value_message_names_case_element_and_values(task: Task, cache: Path) -> None:
@@ -242,6 +243,7 @@ def test_wrong_value_message_names_case_element_and_values(task: Task, cache: Pa
     assert report.reason is Reason.WRONG_VALUES
     pattern = r"case \S+, nominal inputs: out\[\d+, \d+\] is wrong: expected \S+, got \S+"
     assert re.search(pattern, report.message), report.message
+    assert re.search(r"\(.*rows = \d+, cols = \d+.*\)$", report.message), report.message
 
 
 def test_hidden_case_failure_is_private(

@@ -22,7 +22,7 @@ from tests.waiting import until
 PYTHON = (sys.prefix, sys.base_prefix)
 
 
-def inside(code: str, folder: Path, timeout: float = 20, **rights: object) -> tuple[int, str]:
+def inside(code: str, folder: Path, timeout: float = 60, **rights: object) -> tuple[int, str]:
     """Run Python code in the sandbox, and return its exit code and output."""
     policy = replace(
         Policy(features=isolation_features(), readable=PYTHON, writable=(str(folder),)),

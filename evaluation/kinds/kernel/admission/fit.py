@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,15 +20,18 @@ from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
 from evaluation.tasks.defaults import fixed_seeds
-from evaluation.tasks.domain import WHOLE, dtype_of
+from evaluation.tasks.domain import WHOLE, dtype_of, shape_of
 from evaluation.tasks.float64 import outputs_of
 from evaluation.tasks.input_families import torch_dtype
+from evaluation.tasks.operation_count import OperationCount
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import ExpectedOutput, Reference
 from evaluation.tasks.spec import FITTED, fit_command, load_operator, reference_hash
 from evaluation.tasks.tolerance import Tolerance
 from evaluation.types import Case, Comparison
 
+CALL = 1 << 14
+"""Operations that take as long as a call of PyTorch does whose results are disturbed."""
 C1 = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.5}
 """Roundings of an output; the interpreter of Triton truncates to bfloat16, up to two of them."""
 MARGIN, MIN_MARGIN = 4.0, 2.0
@@ -43,6 +47,12 @@ LARGE_ELEMENTS = 1 << 21
 """Size of one larger case, in whose long sums roundings add up that are nothing in small ones."""
 LARGE_FAMILIES = ("nominal", "structured")
 """Families of that one: numbers at random, and few ones whose roundings are the same."""
+MAX_OPERATIONS, MAX_LARGE_OPERATIONS = 4e8, 1.4e9
+"""Operations of a dtype's small cases together and of the larger one, counted for each family.
+
+A fit does each some ten times. Operators of this project stay below; of a deep model, one small
+case can reach it.
+"""
 SEED = 1
 
 
@@ -64,6 +74,14 @@ class Fit:
     bfloat16: float | None
 
 
+class NoFit(TaskError):
+    """Raised where inputs of some `families` leave no tolerance; the message names one of them."""
+
+    def __init__(self, message: str, families: Iterable[str]) -> None:
+        super().__init__(message)
+        self.families = tuple(dict.fromkeys(families))
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Compute with one thread meanwhile: on small tensors, threads would wait for each other."""
@@ -81,8 +99,8 @@ def fit(folder: Path, least_bfloat16: float = MIN_BFLOAT16) -> Fit:
 
     Inputs in bfloat16 must make an error of `least_bfloat16` times what is allowed.
 
-    Raises: TaskError where the errors cannot be told from those of a wrong implementation, or
-    where `reference.py` raises.
+    Raises: NoFit where honest errors are too large in some families; TaskError where those of
+    inputs in bfloat16 are too small, or where `reference.py` raises.
     """
     on_cpu, on_gpu = (load_operator(folder, languages(), kind, False) for kind in (CPU, GPU))
     known = dict.fromkeys((*on_cpu.domain.dtypes, *on_gpu.domain.dtypes))
@@ -108,20 +126,23 @@ def _line_of(error: Exception, path: Path) -> str:
 
 
 def constants(folder: Path, worst: Mapping[str, Worst]) -> dict[str, Tolerance]:
-    """Return the constants for the largest honest errors of each dtype. Raises TaskError."""
+    """Return the constants for the largest honest errors of each dtype. Raises NoFit."""
     tolerance = {}
     for dtype, found in worst.items():
-        least = MIN_MARGIN * found.error
-        if not least <= MAX_C2:
-            raise TaskError(
-                f"{folder / 'reference.py'}: in {dtype}, c2 would be {least:.3g}, above {MAX_C2:g}:"
-                f" an honest result is {found.error:.3g} times the size of its roundings off, in"
-                f" {found.case} with {found.family} inputs. Leave out that family by"
-                " `input_families`, or define `magnitude` and `reduction`"
-            )
+        if not MIN_MARGIN * found.error <= MAX_C2:
+            raise NoFit(_too_large(folder, dtype, found), [found.family])
         c2 = min(MAX_C2, _rounded_up(MARGIN * found.error))
         tolerance[dtype] = Tolerance(C1[dtype], max(MIN_C2, c2))
     return tolerance
+
+
+def _too_large(folder: Path, dtype: str, found: Worst) -> str:
+    return (
+        f"{folder / 'reference.py'}: in {dtype}, c2 would be {MIN_MARGIN * found.error:.3g}, above"
+        f" {MAX_C2:g}: an honest result is {found.error:.3g} times the size of its roundings off,"
+        f" in {found.case} with {found.family} inputs. Leave out that family by"
+        " `input_families`, or define `magnitude` and `reduction`"
+    )
 
 
 def _fitted(folder: Path, on_cpu: Operator, dtypes: Sequence[str], least_bfloat16: float) -> Fit:
@@ -220,44 +241,130 @@ def trials(
 ) -> Iterator[tuple[Reference, str, dict[str, torch.Tensor]]]:
     """Yield the small cases of a dtype with inputs of each family, from fixed seeds.
 
-    The largest case up to `LARGE_ELEMENTS` follows, with those of `LARGE_FAMILIES`.
+    The largest case up to `LARGE_ELEMENTS` follows, with those of `LARGE_FAMILIES`. Cases with too
+    many operations are left out, but never the small one with the fewest.
     """
-    chosen: list[tuple[Case, Sequence[str]]]
-    chosen = [(case, operator.input_families) for case in small_cases(operator, dtype)]
+    small, families = small_cases(operator, dtype), operator.input_families
+    kept = _within_operations(operator, small, MAX_OPERATIONS / len(families))
+    chosen: list[tuple[Case, Sequence[str]]] = [(case, families) for case in kept]
     cases = [c for c in _cases_by_size(operator, dtype) if operator.elements(c) <= LARGE_ELEMENTS]
-    if cases and cases[-1] not in [case for case, _ in chosen]:
-        chosen.append((cases[-1], [f for f in operator.input_families if f in LARGE_FAMILIES]))
-    for case, families in chosen:
+    if cases and cases[-1] not in small:
+        large = [f for f in families if f in LARGE_FAMILIES]
+        if _operations(operator, cases[-1]) * len(large) <= MAX_LARGE_OPERATIONS:
+            chosen.append((cases[-1], large))
+    for case, named in chosen:
         reference = Reference(operator, case)
-        for family in families:
+        for family in named:
             yield reference, family, reference.drawn(family, SEED)
 
 
+def _within_operations(operator: Operator, cases: Sequence[Case], most: float) -> list[Case]:
+    """Return as many cases as there are operations for, those with the fewest first chosen."""
+    operations = [_operations(operator, case) for case in cases]
+    kept: set[int] = set()
+    for number in sorted(range(len(cases)), key=operations.__getitem__):
+        most -= operations[number]
+        if most < 0 and kept:
+            break
+        kept.add(number)
+    return [cases[number] for number in sorted(kept)]
+
+
+class _Work(OperationCount):  # type: ignore[no-untyped-call]
+    """A mode that counts at least CALL operations for each call, and ends a reference of many."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        before = self.operations
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        self.operations = max(self.operations, before + CALL)
+        if self.operations > MAX_LARGE_OPERATIONS:
+            raise _TooMany
+        return result
+
+
+class _TooMany(Exception):
+    """Raised to end a reference."""
+
+
+def _operations(operator: Operator, case: Case) -> float:
+    """Return the operations of a reference on a case, infinite above MAX_LARGE_OPERATIONS."""
+    given = {a.name: case[a.name] for a in operator.scalars}
+    for a in operator.inputs:
+        given[a.name] = torch.empty(
+            shape_of(a, case), dtype=torch_dtype(dtype_of(a, case)), device="meta"
+        )
+    try:
+        with _Work() as work:
+            operator.module().reference(**given)
+    except _TooMany:
+        return math.inf
+    except Exception:  # the reference is the author's
+        return _stated_operations(operator, case)
+    return float(work.operations)
+
+
+def _stated_operations(operator: Operator, case: Case) -> float:
+    """Return the operations that a reference states, which needs data; none for a wrong one."""
+    try:
+        return float(operator.module().cost(case)[1])
+    except Exception:  # which running it finds out
+        return 0.0
+
+
 def _worst(operator: Operator, dtype: str) -> Worst:
-    c1, worst = C1[dtype], Worst()
+    """Return the largest honest error in a dtype. Raises NoFit with all families at fault."""
+    worst, overflow = Worst(), ""
+    at_fault: list[str] = []
     for reference, family, inputs in trials(operator, dtype):
+        error, of = _honest_error(reference, inputs, C1[dtype])
+        if math.isnan(error):
+            overflow = overflow or (
+                f"{operator.folder / 'reference.py'}: {of} overflows in {dtype}, in"
+                f" {reference.case.name} with {family} inputs: float32 and float64 differ in"
+                " what is finite. Leave out that family by `input_families`, or set `range` or"
+                " `scale` of the inputs"
+            )
+        elif error > worst.error:
+            worst = Worst(error, reference.case.name, family)
+        if not MIN_MARGIN * error <= MAX_C2:
+            at_fault.append(family)
+    if overflow:
+        raise NoFit(overflow, at_fault)
+    if at_fault:
+        raise NoFit(_too_large(operator.folder, dtype, worst), at_fault)
+    return worst
+
+
+def _honest_error(
+    reference: Reference, inputs: Mapping[str, torch.Tensor], c1: float
+) -> tuple[float, str]:
+    """Return the c2 that the reference in float32 needs, and the output that does.
+
+    It is NaN where an output is not finite and should be.
+    """
+    worst, of = 0.0, ""
+    try:
         bounds = reference.bounds(inputs, Tolerance(c1, 0.0), Tolerance(c1, 1.0))
         outputs = computed(reference, inputs)
-        for name, got in outputs.items():
-            least, most = bounds[name]
-            if most.error_share:
-                error = _needed_share(reference, name, outputs, most)
-            elif got.is_floating_point():
-                error = _needed(got, least, most)
-            elif bool(((got.double() - most.exact.double()).abs() > most.allowed).any()):
-                error = math.inf
-            else:
-                continue
-            if math.isnan(error):
-                raise TaskError(
-                    f"{operator.folder / 'reference.py'}: {name} overflows in {dtype}, in"
-                    f" {reference.case.name} with {family} inputs: float32 and float64 differ in"
-                    " what is finite. Leave out that family by `input_families`, or set `range` or"
-                    " `scale` of the inputs"
-                )
-            if error > worst.error:
-                worst = Worst(error, reference.case.name, family)
-    return worst
+    except OverflowError:  # of a reference in Python's own numbers
+        return math.nan, "a number"
+    for name, got in outputs.items():
+        least, most = bounds[name]
+        if most.error_share:
+            error = _needed_share(reference, name, outputs, most)
+        elif got.is_floating_point():
+            error = _needed(got, least, most)
+        elif bool(((got.double() - most.exact.double()).abs() > most.allowed).any()):
+            error = math.inf
+        else:
+            continue
+        if math.isnan(error):
+            return error, name
+        if error > worst:
+            worst, of = error, name
+    return worst, of
 
 
 def _needed_share(

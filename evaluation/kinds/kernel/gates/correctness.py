@@ -45,7 +45,8 @@ def judge(trial: Trial) -> GateResult:
                 passed=passed,
                 detail={**detail, "largest_error": worst, "broke_at": trial.broke_at},
             )
-        return result(Verdict.FAILED, error.reason, error.message, passed=passed, detail=detail)
+        message = _with_case(error, cases[passed])
+        return result(Verdict.FAILED, error.reason, message, passed=passed, detail=detail)
     skipped = len(trial.task.cases(Split.SEEN)) - own
     note = f"; {skipped} too large for an interpreter" if skipped else ""
     return result(
@@ -54,6 +55,14 @@ def judge(trial: Trial) -> GateResult:
         passed=passed,
         detail={"stages": stages, "largest_error": worst, "skipped_cases": skipped, **rule},
     )
+
+
+def _with_case(error: SubmissionError, case: Case) -> str:
+    """Return the message of a failure, with the sizes of its public case if it ran the kernel."""
+    if error.reason not in BROKEN_BY_SIZE:
+        return error.message
+    name = "" if f"case {case.name}" in error.message else f"case {case.name}: "
+    return f"{error.message} ({name}{_size(case)})"
 
 
 def _size(case: Case) -> str:

@@ -13,7 +13,11 @@ import torch
 from evaluation.bench.anticheat.arriving_inputs import (
     FREE_NS,
     FREE_SHARE,
+    MAX_FEW_BYTES,
+    MAX_ROUGH_NS,
+    MIN_CHARGED,
     MIN_LAUNCHES,
+    MIN_ROUGH_NS,
     beyond_free,
     charged_ns,
 )
@@ -75,7 +79,8 @@ def timer_of(process: Launches) -> Any:
     given: Any = SimpleNamespace(
         process=process, ring=process.ring, launches=SLOTS, captured=True, where="here"
     )
-    given.launch_ns = process.ahead_ns
+    given.launch_ns, given.gpu_clocked = process.ahead_ns, True
+    given.own = [process.ahead_ns * SLOTS]
     return given
 
 
@@ -126,14 +131,62 @@ def test_launches_that_take_far_longer_in_one_pair_alone_are_not_refused(ring: B
     assert charged_ns(timer, HostMemory(), clock, empty_cache=lambda: None) == 0
 
 
-@pytest.mark.parametrize("given", [{"captured": False}, {"launches": MIN_LAUNCHES - 1}])
-def test_launches_that_are_not_captured_or_few_are_not_charged(
+def test_only_pair_that_could_be_clocked_charges_and_does_not_refuse(ring: BufferRing) -> None:
+    times = iter([WORK_NS, 3 * WORK_NS, *[None] * 4])
+
+    def clock(*given: object) -> Any:
+        return SimpleNamespace(launch_ns=lambda: next(times))
+
+    timer = timer_of(Launches(ring))
+    charged = charged_ns(timer, HostMemory(), clock, empty_cache=lambda: None)
+    assert charged == 2 * WORK_NS, "one disturbed run would fail an honest kernel"
+
+
+UNCAPTURED, FEW = {"captured": False}, {"launches": MIN_CHARGED - 1}
+
+
+@pytest.mark.parametrize("given", [UNCAPTURED, FEW], ids=["uncaptured", "few"])
+def test_launches_that_are_not_captured_or_few_are_refused_and_not_charged(
     ring: BufferRing, given: dict[str, Any]
 ) -> None:
-    timer = timer_of(process := Launches(ring, ahead_ns=WORK_NS / 5))
-    vars(timer).update(given)
+    def charged(ahead_ns: float) -> float:
+        timer = timer_of(process := Launches(ring, ahead_ns))
+        vars(timer).update(given)
+        return charged_ns(timer, HostMemory(), new_clock(process), empty_cache=lambda: None)
 
-    assert charged_ns(timer, HostMemory(), new_clock(process)) == 0
+    assert MIN_CHARGED * WORK_NS / 2 > MIN_ROUGH_NS, "what half of the work takes is enough"
+    assert charged(WORK_NS * 0.7) == 0
+    with pytest.raises(SubmissionError, match=r"2\.0 times as long where their inputs") as caught:
+        charged(WORK_NS / 2)
+    assert caught.value.reason is Reason.FORBIDDEN
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"launches": MIN_LAUNCHES - 1},
+        {"own": [2 * MAX_ROUGH_NS]},
+        {"own": []},
+        {"gpu_clocked": False},
+    ],
+    ids=["fewer", "long", "unknown", "on a processor"],
+)
+def test_launches_whose_runs_tell_nothing_are_not_timed(
+    ring: BufferRing, given: dict[str, Any]
+) -> None:
+    timer = timer_of(Launches(ring, ahead_ns=WORK_NS / 5))
+    vars(timer).update({**UNCAPTURED, **given})
+    del timer.process
+
+    assert charged_ns(timer, HostMemory()) == 0
+    assert ring.inputs.layout.stride * MIN_LAUNCHES < MAX_FEW_BYTES
+
+
+def test_short_delay_of_a_few_launches_is_not_refused(ring: BufferRing) -> None:
+    timer = timer_of(process := Launches(ring, ahead_ns=WORK_NS / 2))
+    timer.launches = MIN_LAUNCHES
+    assert MIN_LAUNCHES * WORK_NS < MIN_ROUGH_NS
+    assert charged_ns(timer, HostMemory(), new_clock(process), empty_cache=lambda: None) == 0
 
 
 def test_wrong_outputs_of_launches_whose_inputs_arrive_are_rejected(ring: BufferRing) -> None:

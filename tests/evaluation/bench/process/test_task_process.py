@@ -114,7 +114,7 @@ def test_output_that_is_not_compared_by_value_is_judged_as_here(
         expected = reference.expected(inputs)
         right = {name: each.rounded for name, each in expected.items()}
         assert acceptable(right, expected)
-        wrong = {name: torch.ones_like(value) for name, value in right.items()}
+        wrong = {name: torch.full_like(value, 1000) for name, value in right.items()}
         assert not acceptable(wrong, expected)
 
 

@@ -32,8 +32,8 @@ class Machine:
         busy = next(self.shares)
         self.idle, self.total = self.idle + round(100 * (1 - busy)), self.total + 100
 
-    def disturbance(self, patience_seconds: float) -> Disturbance:
-        return Disturbance(patience_seconds, self.times, self.sleep)
+    def disturbance(self, patience_seconds: float, tolerant: bool = False) -> Disturbance:
+        return Disturbance(patience_seconds, self.times, self.sleep, tolerant)
 
 
 def test_wait_on_a_quiet_machine_ends_after_two_samples() -> None:
@@ -68,6 +68,13 @@ def test_measurements_in_vain_count_as_waited() -> None:
     disturbance = machine.disturbance(10.0)
     assert disturbance.wait(spent=4.0) and disturbance.wait(spent=4.0)
     assert not disturbance.wait(spent=4.0), "on a machine that is quiet between measurements too"
+
+
+def test_measurement_that_tolerates_other_work_is_repeated_at_once_in_bounded_time() -> None:
+    machine = Machine()
+    disturbance = machine.disturbance(10.0, tolerant=True)
+    assert disturbance.wait(spent=4.0) and disturbance.wait(spent=4.0)
+    assert not disturbance.wait(spent=4.0) and machine.slept == 0
 
 
 def test_error_without_a_wait_names_no_load() -> None:

@@ -173,24 +173,27 @@ EVEN = [500.0, 510.0, 490.0, 505.0, 495.0, 530.0, 470.0]
 
 
 def test_excess_of_a_candidate_counts_only_beyond_chance() -> None:
-    allowed = 15.0, 1000.0
-    assert excess(EVEN, EVEN, *allowed) == 0.0
-    assert excess([value + 5 for value in EVEN], EVEN, *allowed) == 0.0, "no more than chance"
-    assert excess([value + 200 for value in EVEN], EVEN, *allowed) == pytest.approx(200)
-    assert excess([value - 200 for value in EVEN], EVEN, *allowed) == 0.0, "never negative"
+    def charged(more: float) -> float:
+        return excess([value + more for value in EVEN], EVEN, 15.0, 1000.0).charged_ns
+
+    assert charged(0) == charged(5) == 0.0, "no more than chance"
+    assert charged(200) == pytest.approx(200)
+    assert charged(-200) == 0.0, "never negative"
 
 
 def test_excess_beyond_the_most_is_charged_for_any_error() -> None:
-    assert excess([value + 20 for value in EVEN], EVEN, 15.0, 25.0) == 0.0
-    assert excess([value + 20 for value in EVEN], EVEN, 15.0, 15.0) == pytest.approx(20)
+    assert excess([value + 20 for value in EVEN], EVEN, 15.0, 25.0).charged_ns == 0.0
+    undecided = excess([value + 20 for value in EVEN], EVEN, 15.0, 15.0)
+    assert undecided.charged_ns == pytest.approx(20) and undecided.is_undecided
+    assert not excess([value + 200 for value in EVEN], EVEN, 15.0, 15.0).is_undecided
 
 
 def test_excess_of_a_candidate_with_a_wide_spread_counts() -> None:
     """Its own spread does not make its excess a chance, nor one that it gives the baseline."""
     wide = [value + 200 + 400 * (number % 2) for number, value in enumerate(EVEN)]
-    assert excess(wide, EVEN, 15.0, 1000.0) >= 200
+    assert excess(wide, EVEN, 15.0, 1000.0).charged_ns >= 200
     disturbed = [value + 400 * (number % 2) for number, value in enumerate(EVEN)]
-    assert excess([value + 200 for value in disturbed], disturbed, 15.0, 1000.0) >= 200
+    assert excess([value + 200 for value in disturbed], disturbed, 15.0, 1000.0).charged_ns >= 200
 
 
 def test_tolerated_blocks_count_and_are_told_apart() -> None:

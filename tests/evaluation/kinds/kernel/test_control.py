@@ -25,8 +25,9 @@ BASELINE_US, SPEEDUP, LOW, HIGH = 2.0, 2.0, 1.9, 2.1
 
 def measurement(name: str, noisy: bool = False) -> Measurement:
     return Measurement(
-        name, Split.SEEN, "", "float32", {}, "plain", 1.0, BASELINE_US, SPEEDUP, LOW, HIGH, 1.0,
-        1.0, 0.5, None, 5, noisy=noisy,
+        case=name, split=Split.SEEN, kind="", dtype="float32", symbols={}, baseline="plain",
+        candidate_us=1.0, baseline_us=BASELINE_US, speedup=SPEEDUP, low=LOW, high=HIGH, blocks=5,
+        noisy=noisy,
     )  # fmt: skip
 
 

@@ -54,8 +54,9 @@ def {name}(x, weight, eps):
 
 def measurement(speedup: float, low: float, high: float) -> Measurement:
     return Measurement(
-        "a", Split.SEEN, "nominal", "float32", {}, f"eager{COPYING}", 2.0, 2.0 * speedup, speedup,
-        low, high, 1.0, 1.0, 0.5, None, 5, False,
+        case="a", split=Split.SEEN, kind="nominal", dtype="float32", symbols={},
+        baseline=f"eager{COPYING}", candidate_us=2.0, baseline_us=2.0 * speedup, speedup=speedup,
+        low=low, high=high, blocks=5, noisy=False,
     )  # fmt: skip
 
 

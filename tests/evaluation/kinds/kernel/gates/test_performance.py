@@ -19,8 +19,9 @@ from evaluation.types import Case, Interval, Measurement, Reason, Split, Verdict
 
 def measurement(case: Case, roofline_share: float, noisy: bool = False) -> Measurement:
     return Measurement(
-        case.name, case.split, case.kind, case.dtype, case.symbols, "baseline", 1.0, 2.0, 2.0, 1.9,
-        2.1, 1.0, 1.0, roofline_share, None, 5, noisy=noisy,
+        case=case.name, split=case.split, kind=case.kind, dtype=case.dtype, symbols=case.symbols,
+        baseline="baseline", candidate_us=1.0, baseline_us=2.0, speedup=2.0, low=1.9, high=2.1,
+        roofline_share=roofline_share, blocks=5, noisy=noisy,
     )  # fmt: skip
 
 
