@@ -67,7 +67,7 @@ def test_published_plans_name_existing_agents_and_tasks(path: Path) -> None:
     known = set(Agent.objects.filter(active=True).values_list("slug", flat=True))
     plan = experiments.read_plan(str(path))
     cells = list(experiments.expanded(plan).cells())
-    assert cells and {entrant.slug for _, entrant, _, _ in cells} <= known
+    assert cells and {entrant.agent for _, entrant, _, _ in cells} <= known
     for task, *_ in cells:
         assert Task.objects.by_slug(task).exists()
 

@@ -13,6 +13,7 @@ from django.db import transaction
 
 from arena.errors import NotFound, UserError
 from arena.published.models import PublishedFile, PublishedKernel, PublishedVerdict
+from arena.published.outcomes import decided
 from arena.published.records import Header, KernelLine, VerdictLine
 from arena.runs.strict import Mismatch, read
 from arena.runs.transfer.results import lines_of
@@ -110,14 +111,19 @@ def _kernels(
 
 
 def _kernel(file: PublishedFile, line: KernelLine) -> PublishedKernel:
-    claimed, judged = line.claimed, line.judged
+    claimed, judged = line.claimed, line.judged.model_dump()
     own = line.model_dump(exclude={"claimed", "judged"})
     return PublishedKernel(
         id=_id(file.name, *(own[part] for part in IDENTITY)),
         file=file,
         **own,
         **{f"claimed_{part}": value for part, value in claimed.model_dump().items()},
-        **{**judged.model_dump(), "noisy": bool(judged.noisy)},
+        **{
+            **judged,
+            "noisy": bool(judged["noisy"]),
+            "status": decided(judged["status"], judged["reason"]),
+            "judge_version": judged["judge_version"] or file.judge_version,
+        },
     )
 
 

@@ -16,9 +16,11 @@ from arena.published.outcomes import (
     NO_VERDICT,
     OUTCOMES,
     RIGHT_AT_SUITE_SIZE,
+    UNDECIDED,
     Described,
     Outcome,
     Status,
+    Undecided,
     outcome_of,
     same_device,
 )
@@ -54,7 +56,8 @@ class PublishedKernel(models.Model):
     """A kernel that was published elsewhere with a claim, and the verdict on it.
 
     The id is a hash of what the collection calls it, so that a link stays when a file is replaced.
-    `claimed_right` is None where the collection does not state it.
+    `claimed_right` is None where the collection does not state it. A file that was continued has
+    verdicts of several versions of the judge.
     """
 
     id = models.CharField(max_length=12, primary_key=True)
@@ -85,6 +88,7 @@ class PublishedKernel(models.Model):
     hidden_speedup = models.FloatField(null=True, blank=True)
     precision_rule = models.CharField(max_length=20, blank=True)
     seconds = models.FloatField(null=True, blank=True)
+    judge_version = models.CharField(max_length=50)
 
     class Meta:
         ordering = ["pk"]
@@ -102,6 +106,11 @@ class PublishedKernel(models.Model):
         return reverse("claim", args=[self.pk])
 
     @property
+    def name(self) -> str:
+        """Return the name of its task, and else of its problem."""
+        return self.task or f"{self.suite} {self.level}/{self.problem}"
+
+    @property
     def outcome(self) -> Outcome:
         return outcome_of(self.status, self.claimed_speedup, self.speedup, self.high)
 
@@ -112,8 +121,15 @@ class PublishedKernel(models.Model):
     @property
     def why(self) -> str:
         """Return the reason of its verdict; of a forbidden kernel the rule that it breaks."""
+        if self.undecided:
+            return self.undecided.label
         rule = RULE.match(self.message) if self.status == Status.FORBIDDEN else None
         return rule[1] if rule else self.reason
+
+    @property
+    def undecided(self) -> Undecided | None:
+        """Return why this judge could not decide; None for a verdict."""
+        return None if self.is_judged else UNDECIDED.get(self.reason)
 
     @property
     def shown_message(self) -> str:

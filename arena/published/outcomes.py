@@ -46,6 +46,42 @@ RIGHT_AT_SUITE_SIZE = (Status.PASSED, Status.SPECIALISED)
 NO_VERDICT = (Status.UNSUPPORTED, Status.INCONCLUSIVE, Status.NOT_JUDGED)
 
 
+OVER_MEMORY = "OUT_OF_MEMORY"
+"""Reason of a kernel that took more memory than this judge gives one; its suite has no limit."""
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """Reason why this judge could not decide: a short label, and a sentence for a page."""
+
+    label: str
+    sentence: str
+
+
+UNDECIDED = {
+    "OVER_TIME_LIMIT": Undecided(
+        "time limit of the judge", "The verdict took longer than this judge gives one."
+    ),
+    "JUDGE_ERROR": Undecided(
+        "error of the judge", "The judge failed, which its message explains, and not the kernel."
+    ),
+    OVER_MEMORY: Undecided(
+        "memory limit of the judge",
+        "It took more GPU memory than this judge gives a kernel. Its suite sets no such limit.",
+    ),
+    "NO_TASK": Undecided(
+        "problem not imported", "Its problem is not among those that this judge can take."
+    ),
+    "OTHER_ARGUMENTS": Undecided(
+        "other arguments", "It takes other arguments than its problem gives."
+    ),
+    "UNSUPPORTED": Undecided(
+        "unsupported by the judge", "It uses something that this judge does not support."
+    ),
+}
+"""Reasons of kernels that are not judgeable: none of them counts for or against a model."""
+
+
 class Outcome(StrEnum):
     """Classes of what became of a claim, as a link names them."""
 
@@ -123,8 +159,9 @@ OUTCOMES = {
         Described(
             Outcome.NOT_JUDGEABLE,
             "not judgeable",
-            "This judge could not decide, for the reason on its page: a library that it does not "
-            "support, a verdict without a result, or no verdict yet.",
+            "This judge could not decide, for the reason on its page: something that it does not "
+            "support, or its own limits of time and memory. It counts neither for nor against its "
+            "model.",
             "skipped",
         ),
     )
@@ -157,6 +194,11 @@ def outcome_of(
     if claimed > 1 and reached < 1:
         return Outcome.SLOWER
     return Outcome.HOLDS if reached >= HOLDS_SHARE * claimed else Outcome.SMALLER
+
+
+def decided(status: str, reason: str) -> str:
+    """Return the status of a verdict; one by the judge's own limit of memory decides nothing."""
+    return Status.NOT_JUDGED if reason == OVER_MEMORY else status
 
 
 def same_device(claimed: str, judged: str) -> bool | None:

@@ -94,6 +94,7 @@ class Judged(Known):
     hidden_speedup: Ratio = None
     precision_rule: Optional = ""
     seconds: Number | None = None
+    judge_version: Optional = ""
 
 
 class KernelLine(Known):

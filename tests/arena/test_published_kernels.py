@@ -6,13 +6,15 @@ import json
 import lzma
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import call_command
 
 from arena.errors import UserError
 from arena.leaderboard.kernels.claim_charts import STYLES, claims_chart
-from arena.leaderboard.kernels.claims import by_model, finding, geomean, suite_boards
+from arena.leaderboard.kernels.claims import by_model, finding, geomean
+from arena.leaderboard.kernels.suite_boards import MIN_SHARED, suite_boards, wilson
 from arena.published.kernels import KernelFilters, kernels, selected
 from arena.published.loading import load
 from arena.published.models import PublishedFile, PublishedKernel
@@ -58,7 +60,7 @@ def test_advice_of_cuda_is_shown_as_the_error_that_it_stands_for() -> None:
 def test_each_status_and_outcome_has_a_class() -> None:
     found = {outcome_of(status, 2.0, 1.0, 3.0) for status in Status}
     assert found == set(Outcome) - {Outcome.SMALLER, Outcome.SLOWER, Outcome.RIGHT}
-    assert set(OUTCOMES) == set(Outcome) == set(STYLES) | {Outcome.RIGHT}
+    assert set(OUTCOMES) == set(Outcome) == set(STYLES)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def test_load_keeps_the_ids_of_kernels_and_replaces_the_rows_of_a_changed_file(
     assert load(packed).rows == 2
     after = {each.problem: each for each in kernels()}
     assert set(after) == {"1", "3"} and after["1"].pk == before["1"]
-    assert after["1"].speedup == 0.5 and after["1"].file.judge_version == "8"
+    assert after["1"].speedup == 0.5 and after["1"].judge_version == "8"
     assert PublishedFile.objects.count() == 1
 
 
@@ -152,8 +154,16 @@ def test_finding_counts_judged_kernels_that_are_claimed_right(tmp_path: Path) ->
     found = finding(kernels())
     assert found is not None
     assert (found.models, found.kernels, found.right, found.specialised) == (2, 8, 4, 1)
-    assert (found.neither, found.ratios, found.holds) == (3, 7, 1)
+    assert (found.neither, found.faster, found.holds) == (3, 7, 1)
     assert found.other_devices == 6 and found.devices == ("NVIDIA H100 80GB HBM3",)
+
+
+def test_finding_leaves_out_ratios_that_are_no_claim_of_a_speedup(tmp_path: Path) -> None:
+    slow = [kernel_line(1, 0.5, speedup=0.5), kernel_line(2, 1.0, speedup=4.0)]
+    load_claims(tmp_path, [*slow, kernel_line(3, 9.0, speedup=2.0)])
+    found = finding(kernels())
+    assert found is not None
+    assert (found.kernels, found.faster, found.holds, found.other_devices) == (3, 1, 0, 1)
 
 
 def test_finding_without_a_claim_is_none(tmp_path: Path) -> None:
@@ -191,14 +201,62 @@ def test_board_of_a_suite_has_both_rules_and_gives_each_problem_one_weight(
     load_claims(tmp_path, lines)
     first, second = suite_boards(kernels())
     assert (first.suite, second.suite) == ("kernelbench", "kernelbench-v0")
-    one, other = first.scores
+    other, one = first.scores
     assert (one.model, one.problems, one.samples) == ("Model A", 2, 3)
     assert one.suite == pytest.approx((0.75, 0.75, 0.75, 0.75, 0.75, 0.5))
     assert one.strict == pytest.approx((0.25, 0.25, 0.25, 0.25, 0.25, 0.0))
     assert other.suite[0] == pytest.approx(2 / 3) and other.suite[3] == pytest.approx(1 / 3)
-    shared = suite_boards(kernels(), shared=True)[0]
-    assert shared.shared == 2
-    assert [(each.problems, each.suite[0]) for each in shared.scores] == [(2, 0.75), (2, 0.5)]
+    assert first.shared == 2 < MIN_SHARED and not first.ranks
+    assert [each.rank for each in first.scores] == [None, None]
+
+
+def test_models_are_ranked_over_the_problems_of_two_thirds_of_the_models(tmp_path: Path) -> None:
+    def lines(model: str, problems: range, fast: int) -> list[dict[str, Any]]:
+        return [kernel_line(n, model=model, speedup=2.0 if n <= fast else 0.5) for n in problems]
+
+    every = [
+        *lines("Best", range(1, 13), 12),
+        *lines("Equal to second", range(1, 13), 3),
+        *lines("Second", range(1, 13), 3),
+        *lines("Half", range(1, 7), 0),
+        *lines("Few", range(1, 4), 3),
+        *lines("Best", range(20, 30), 29),
+    ]
+    load_claims(tmp_path, every)
+    (board,) = suite_boards(kernels())
+    assert (board.shared, board.needed, board.over_shared) == (12, 6, True)
+    assert [(each.model, each.rank, each.problems, each.tied) for each in board.scores] == [
+        ("Best", 1, 12, False),
+        ("Equal to second", 2, 12, False),
+        ("Second", 2, 12, True),
+        ("Half", 4, 6, True),
+        ("Few", None, 3, False),
+    ]
+    (over_all,) = suite_boards(kernels(), shared=False)
+    assert over_all.scores[0].problems == 22 and {each.rank for each in over_all.scores} == {None}
+
+
+def test_problems_of_half_of_the_models_are_not_shared(tmp_path: Path) -> None:
+    """As while a campaign runs, in which four models of eight are ahead."""
+    ahead = [(f"Ahead {n}", 20) for n in range(4)]
+    every = [
+        kernel_line(problem, model=model, speedup=2.0)
+        for model, problems in [*ahead, *((f"Behind {n}", 11) for n in range(4))]
+        for problem in range(1, problems + 1)
+    ]
+    load_claims(tmp_path, every)
+    (board,) = suite_boards(kernels())
+    assert (board.shared, board.needed) == (11, 6)
+    assert {each.rank for each in board.scores} == {1}
+
+
+@pytest.mark.parametrize(("count", "total"), [(0, 14), (3, 14), (14, 14), (1, 1)])
+def test_interval_of_a_share_is_wilsons(count: int, total: int) -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
+    found = wilson(count / total, total)
+    low, high = proportion_confint(count, total, method="wilson")
+    assert found.low == pytest.approx(low, abs=1e-4) and found.high == pytest.approx(high, abs=1e-4)
 
 
 def test_geomean_has_the_interval_of_students_t() -> None:
@@ -216,7 +274,7 @@ def test_geomean_has_the_interval_of_students_t() -> None:
     assert few is not None and few.low is None and few.value == pytest.approx(math.e**0.5)
 
 
-def test_chart_has_every_claimed_ratio_once_with_the_address_of_its_page(tmp_path: Path) -> None:
+def test_chart_has_every_kernel_once_with_the_address_of_its_page(tmp_path: Path) -> None:
     load_claims(tmp_path, one_of_each_outcome())
     every = kernels()
     drawn = claims_chart(every)
@@ -226,8 +284,14 @@ def test_chart_has_every_claimed_ratio_once_with_the_address_of_its_page(tmp_pat
         for trace in drawn["data"]
         for x, address in zip(trace["x"], trace["customdata"], strict=True)
     ]
-    claimed = [each for each in every if each.claimed_speedup]
-    assert sorted(points) == sorted((e.claimed_speedup, e.get_absolute_url()) for e in claimed)
+    (unclaimed,) = [each for each in every if not each.claimed_speedup]
+    left, right = drawn["layout"]["xaxis"]["range"]
+    (place,) = [x for x, address in points if address == unclaimed.get_absolute_url()]
+    assert 10**left < place < min(each.claimed_speedup or place + 1 for each in every)
+    assert drawn["layout"]["xaxis"]["ticktext"][0] == "none" and 10**right > 368
+    assert sorted(points) == sorted(
+        (e.claimed_speedup or place, e.get_absolute_url()) for e in every
+    )
     low = 10 ** drawn["layout"]["yaxis"]["range"][0]
     assert all(low < y for trace in drawn["data"] for y in trace["y"])
     assert "wrong" in drawn["layout"]["yaxis"]["ticktext"]
@@ -249,6 +313,33 @@ def test_file_of_a_campaign_loads_as_the_campaign_writes_it(tmp_path: Path) -> N
     (kernel,) = kernels()
     assert (kernel.task, kernel.sha256) == ("kb1_19_relu", generation.sha256)
     assert kernel.outcome == Outcome.NOT_JUDGEABLE and kernel.reason == "NO_TASK"
+
+
+def test_kernel_over_the_limits_of_the_judge_is_not_judgeable_and_counts_in_no_share(
+    tmp_path: Path,
+) -> None:
+    limits = [
+        kernel_line(1, 9.0, "not_judged", judged_reason="OVER_TIME_LIMIT"),
+        kernel_line(2, 9.0, "not_judged", judged_reason="JUDGE_ERROR"),
+        kernel_line(3, 9.0, "failed", judged_reason="OUT_OF_MEMORY"),
+    ]
+    load_claims(tmp_path, [*limits, kernel_line(4, speedup=1.9)])
+    undecided = {each.reason: each for each in kernels() if each.undecided}
+    assert set(undecided) == {"OVER_TIME_LIMIT", "JUDGE_ERROR", "OUT_OF_MEMORY"}
+    assert {each.outcome for each in undecided.values()} == {Outcome.NOT_JUDGEABLE}
+    assert {each.why for each in undecided.values()} == {
+        "time limit of the judge", "error of the judge", "memory limit of the judge",
+    }  # fmt: skip
+    (model,) = by_model(kernels())
+    assert (model.judged, model.claimed_right, model.fast_one) == (1, 1, 1.0)
+    found = finding(kernels())
+    assert found is not None and (found.kernels, found.neither, found.faster) == (1, 0, 1)
+
+
+def test_kernel_names_the_judge_of_its_verdict_and_else_that_of_its_file(tmp_path: Path) -> None:
+    lines = [kernel_line(1, speedup=1.9), kernel_line(2, speedup=1.9, judged_judge_version="8")]
+    load_claims(tmp_path, lines)
+    assert {each.problem: each.judge_version for each in kernels()} == {"1": "5", "2": "8"}
 
 
 def test_import_results_loads_a_file_of_claims_and_reports_a_refused_line(
