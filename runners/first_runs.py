@@ -103,7 +103,9 @@ class FirstRuns:
             self._report(name)
             self._plans = self._missing()
         if self._plans and not self._busy():
-            self._start(self._plans.pop(0))
+            plan = self._plans.pop(0)
+            if plan in self._missing():
+                self._start(plan)
         due = not self._waits_for_hardware or self._now() >= self._load_anyway_at
         if self._waits_to_load and due:
             self._waits_to_load = False

@@ -102,8 +102,8 @@ class Agent(Protocol):
 
     `work` runs in a sandboxed process of its own, with only the session. It returns when the agent
     is done; an exception ends the agent and shows in the run. An agent that gets further files also
-    defines `workspace_files(folder, track)`, which runs outside the sandbox. It returns their texts
-    by path, from the operator's folder.
+    defines `workspace_files(root, operator, track)`, which runs outside the sandbox. It returns
+    their texts by path, from the operator's folder under `root`.
     """
 
     SPECS: tuple[Spec, ...]
@@ -157,10 +157,13 @@ def settings_schema(adapter: str) -> dict[str, Any]:
     return schema
 
 
-def workspace_files(adapter: str, folder: Path, track: str) -> Mapping[str, str]:
-    """Return the files that an agent gets beyond the task's own, by path."""
+def workspace_files(adapter: str, root: Path, operator: str, track: str) -> Mapping[str, str]:
+    """Return the files that an agent gets beyond the task's own, by path.
+
+    `root` is the folder of tasks that has the operator.
+    """
     find = getattr(load(adapter), "workspace_files", None)
-    files: Mapping[str, str] = find(folder, track) if find else {}
+    files: Mapping[str, str] = find(root, operator, track) if find else {}
     return files
 
 

@@ -1,4 +1,7 @@
-"""Process of an agent: its brief on stdin, its events on stdout, one JSON object per line."""
+"""Process of an agent: its brief on stdin, its events on stdout, one JSON object per line.
+
+It ends with ARENA_FAULT where the arena could not judge.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ if __name__ == "__main__":
     sys.modules["runners"] = package
 
     from runners.agents import load
-    from runners.session.session import AgentSession, ModelAccess, TaskBrief
+    from runners.session.arena_check import ARENA_FAULT
+    from runners.session.session import AgentSession, ArenaFailed, ModelAccess, TaskBrief
 
     request = json.load(sys.stdin)
     session = AgentSession(
@@ -24,4 +28,8 @@ if __name__ == "__main__":
         model=ModelAccess(**request["model"]) if request["model"] else None,
         program=request["program"],
     )
-    load(request["adapter"]).work(session, request["settings"])
+    try:
+        load(request["adapter"]).work(session, request["settings"])
+    except ArenaFailed as error:
+        print(error, file=sys.stderr)
+        sys.exit(ARENA_FAULT)

@@ -31,15 +31,17 @@ SPECS = (
 FOLDER = "solutions"
 
 
-def workspace_files(folder: Path, track: str) -> Mapping[str, str]:
-    """Return the files of its workspace: every implementation for the track in `folder`."""
+def workspace_files(root: Path, operator: str, track: str) -> Mapping[str, str]:
+    """Return the files of its workspace: every implementation for the track beside the task."""
     from evaluation.kinds.kernel.load import load_operator  # outside the sandbox only
+    from evaluation.tasks.spec import folder_of
 
-    operator = load_operator(folder)
+    folder = folder_of(root, operator)
+    kept = load_operator(folder)
     source, _, target = track.partition("-to-")
-    found = {a.name: a.source for a in operator.honest() if a.language == target}
+    found = {a.name: a.source for a in kept.honest() if a.language == target}
     if source != target and any(folder.glob(f"baseline/{target}.*")):
-        found["baseline"] = operator.baseline(target)
+        found["baseline"] = kept.baseline(target)
     return {f"{FOLDER}/{name}": text for name, text in found.items()}
 
 

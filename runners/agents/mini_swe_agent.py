@@ -1,7 +1,8 @@
 """mini-swe-agent: a small Python agent that has only a shell, over LiteLLM.
 
 Its command line prints for people. A subclass of its agent, given with `--agent-class`, prints each
-message of the conversation as a line of JSON.
+message of the conversation as a line of JSON. In text mode the model writes a command into a fence
+instead of calling a tool; a result then comes as a message of the user, without an id.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ PRINTER = '''\
 
 import json
 
+import litellm
 from minisweagent.agents.default import DefaultAgent
+
+litellm.suppress_debug_info = True  # it prints links for each model without a price
 
 
 class Agent(DefaultAgent):
@@ -58,6 +62,8 @@ class Agent(DefaultAgent):
             print(json.dumps(message, default=str), flush=True)
         return super().add_messages(*messages)
 '''
+TEXT_MODE = {False: "mini.yaml", True: "mini_textbased.yaml"}
+"""Its own configurations, by whether the model writes its commands as text."""
 SHELL = "bash"
 MAX_WAIT_SECONDS = 3600
 MAX_ANSWER_SECONDS = 1500
@@ -67,7 +73,7 @@ SUBMITTED = "Submitted"
 ENDED = {
     "LimitsExceeded": "ended at a limit of its settings.",
     "TimeExceeded": "ended at its limit of time.",
-    "RepeatedFormatError": "ended: the model called no tool any more.",
+    "RepeatedFormatError": "ended: the model called no tool any more, or with no valid call.",
 }
 """Messages for its other ends in order, by exit status."""
 QUIET = {
@@ -89,6 +95,12 @@ class Settings(BaseModel):
         "", description="Effort of the model's reasoning; empty for the default."
     )
     max_turns: int = Field(0, ge=0, description="Limit on turns of the model; 0 for none.")
+    max_output_tokens: int = Field(
+        0, ge=0, description="Tokens of one answer, reasoning included; 0 for the model's limit."
+    )
+    text_mode: bool = Field(
+        False, description="The model writes commands as text, for a model without tool calls."
+    )
     extra_prompt: str = Field("", description="Text after the instruction that all agents get.")
 
 
@@ -102,10 +114,10 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     text = json.dumps(_configuration(session, chosen))  # YAML too
     (folder / "arena.yaml").write_text(text, encoding="utf-8")
     command = [
-        session.program, "-c", "mini.yaml", "-c", str(folder / "arena.yaml"),
+        session.program, "-c", TEXT_MODE[chosen.text_mode], "-c", f"{FOLDER}/arena.yaml",
         "--agent-class", "arena_printer.Agent",
         "--model", _model(session),
-        "--output", str(folder / "trajectory.json"),
+        "--output", f"{FOLDER}/trajectory.json",
         "--task", prompt(session, chosen.extra_prompt),
     ]  # fmt: skip
     env = {
@@ -135,14 +147,17 @@ def _configuration(session: AgentSession, chosen: Settings) -> dict[str, Any]:
         "num_retries": 0,
         "drop_params": True,
     }
-    if messages:
-        arguments["max_tokens"] = MAX_TOKENS
+    if limit := chosen.max_output_tokens or (MAX_TOKENS if messages else 0):
+        arguments["max_tokens"] = limit
     if chosen.effort:
         arguments["reasoning_effort"] = chosen.effort
+    model: dict[str, Any] = {"model_kwargs": arguments, "cost_tracking": "ignore_errors"}
+    if chosen.text_mode:
+        model["model_class"] = "litellm_textbased"
     return {
         "agent": {"cost_limit": 0, "step_limit": chosen.max_turns},
         "environment": {"timeout": MAX_WAIT_SECONDS},
-        "model": {"model_kwargs": arguments, "cost_tracking": "ignore_errors"},
+        "model": model,
     }
 
 
@@ -166,24 +181,44 @@ class MiniEvents(Translator):
         return True
 
     def _user(self, content: Any, extra: Record) -> None:
-        """Record a refusal of a malformed answer; the instruction needs no message."""
-        if "response" in extra or "interrupt_type" in extra:
-            self._refused_answer(extra.get("response"))
+        """Record a refusal of a malformed answer; the instruction needs no message.
+
+        It is the result of each call of that answer, of which none was made.
+        """
+        if "returncode" in extra:
+            self._result("", {"extra": extra})
+        if "response" not in extra and "interrupt_type" not in extra:
+            return
+        if calls := self._refused_answer(extra.get("response")):
+            for call in calls:
+                self._calls.end(call, str(content), ok=False)
+        else:
             self._session.message(str(content), role="user")
 
-    def _refused_answer(self, response: Any) -> None:
-        """Record an answer without a call, which it keeps only beside its refusal."""
+    def _refused_answer(self, response: Any) -> list[str]:
+        """Record an answer that it keeps only beside its refusal; return the ids of its calls."""
         choices = response.get("choices") if isinstance(response, dict) else None
+        calls: list[str] = []
         for choice in choices or ():
             self._message(choice["message"], str(choice.get("finish_reason") or ""))
+            calls += self._begin_calls(choice["message"])
+        return calls
 
     def _assistant(self, record: Record) -> None:
         response = (record.get("extra") or {}).get("response") or {}
         choices = response.get("choices") or [{}]
         self._message(record, str(choices[0].get("finish_reason") or ""))
-        for call in record.get("tool_calls") or ():
-            function = call["function"]
-            self._calls.begin(str(call["id"]), function["name"], function.get("arguments"))
+        self._begin_calls(record)
+
+    def _begin_calls(self, message: Record) -> list[str]:
+        """Record the calls of a message, and return their ids."""
+        calls = [(str(call["id"]), call["function"]) for call in message.get("tool_calls") or ()]
+        actions = (message.get("extra") or {}).get("actions") or ()
+        written = [action for action in actions if "tool_call_id" not in action]
+        calls += [("", {"name": SHELL, "arguments": action}) for action in written]
+        for name, function in calls:
+            self._calls.begin(name, function.get("name") or "", function.get("arguments"))
+        return [name for name, _ in calls]
 
     def _message(self, message: Record, stop_reason: str) -> None:
         text, reasoning = message.get("content"), message.get("reasoning_content")

@@ -23,6 +23,11 @@ MALFORMED = "the answer is not what its format says"
 """Error of a call whose answer cannot be read."""
 TOO_LONG = "the request is longer than the context of the model"
 """Error of a call that the provider refused for its length."""
+BAD_CALL = "the server cannot read a tool call of the model"
+"""Error of a call that the provider refused for a malformed tool call.
+
+It is one of the answer, or one that the harness sends back in the history. The second never ends.
+"""
 MAX_NAME = 200
 """Characters of a refused model's name in its error."""
 _LENGTH = re.compile(
@@ -32,6 +37,10 @@ _LENGTH = re.compile(
     re.IGNORECASE,
 )
 """In the body of a refusal: the request has more tokens than the model takes."""
+_BAD_CALL = re.compile(
+    rb"pars(e|ing) (the )?(tool calls?|input at pos)|tool call pars", re.IGNORECASE
+)
+"""In the body of an error of llama.cpp or Ollama: a tool call is malformed."""
 UNFINISHED = frozenset({"", "in_progress"})
 """Stop reasons of an answer that ends early."""
 
@@ -223,9 +232,14 @@ class Call:
         )
 
 
-def length_problem(status: int, content: bytes) -> str:
-    """Return `TOO_LONG` for the body of a refusal for the length of a request; else nothing."""
-    return TOO_LONG if status == 413 or (status in (400, 422) and _LENGTH.search(content)) else ""
+def problem_of(status: int, content: bytes) -> str:
+    """Return why a provider refused a request, by the body of its error.
+
+    `TOO_LONG` for its length, `BAD_CALL` for a malformed tool call, else empty.
+    """
+    if status == 413 or (status in (400, 422) and _LENGTH.search(content)):
+        return TOO_LONG
+    return BAD_CALL if status in (400, 500) and _BAD_CALL.search(content) else ""
 
 
 def parse_request(

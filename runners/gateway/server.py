@@ -35,8 +35,8 @@ from runners.gateway.call import (
     Call,
     NoCredit,
     ProviderFailed,
-    length_problem,
     parse_request,
+    problem_of,
 )
 from runners.gateway.clock import Clock, RateLimit
 from runners.gateway.key import Key, has_token
@@ -324,15 +324,15 @@ class Gateway:
                         answer = await stack.enter_async_context(
                             self._send(request, call.wire, call.endpoint, call.asked.body)
                         )
-                        if answer.status not in RETRIED:
+                        content = await answer.read() if answer.status in RETRIED else b""
+                        if answer.status not in RETRIED or problem_of(answer.status, content):
                             quiet.cancel()
                             self.waiting.answer(call)
                             yield answer
                             return
                         call.unread = False
-                        content = await answer.content.read(ERROR_BYTES)
                         if answer.status == 429 and NO_CREDIT.search(content):
-                            raise NoCredit(content.decode(errors="replace"))
+                            raise NoCredit(content[:ERROR_BYTES].decode(errors="replace"))
                         why = f"HTTP {answer.status}"
                         retry_seconds = retry_after(answer.headers.get("retry-after", ""))
                     except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -420,14 +420,14 @@ class Gateway:
     async def _pieces(self, call: Call, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         """Yield the body of an answer as it comes; that of an error is whole, without the key.
 
-        An error for the length of the request is noted in the call.
+        The problem that an error names is noted in the call.
         """
         if answer.status == 200:
             async for piece in answer.content.iter_any():
                 yield piece
         else:
             content = await answer.read()
-            call.error = length_problem(answer.status, content)
+            call.error = problem_of(answer.status, content)
             yield self._secret.strike_bytes(content)
 
     async def _write(

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pydantic
+
 from evaluation.code.building import nvcc
 from evaluation.sandbox import launch
 from evaluation.sandbox.features import isolation_features
@@ -36,7 +38,7 @@ def confined(
     """
     policy = Policy(
         features=isolation_features(),
-        readable=(sys.prefix, sys.base_prefix, sys.executable, str(package), *readable),
+        readable=(*_python(), *_libraries(), str(package), *readable),
         writable=(str(workspace),),
         memory_bytes=0 if readable else Policy.memory_bytes,  # Node reserves far more than it uses
         processes=HARNESS_PROCESSES if readable else Policy.processes,
@@ -59,10 +61,23 @@ def environment(workspace: Path, folders: Sequence[str] = ()) -> dict[str, str]:
     scratch.mkdir(exist_ok=True)
     compilers = [str(Path(found).parent)] if (found := nvcc.compiler()) else []
     path = [str(Path(sys.executable).parent), *folders, "/usr/local/bin:/usr/bin:/bin", *compilers]
+    libraries = os.pathsep.join(_libraries())
     return {
         "PATH": os.pathsep.join(path),
         "HOME": str(workspace),
         "TMPDIR": str(scratch),
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
+        **({"PYTHONPATH": libraries} if libraries else {}),
     }
+
+
+def _python() -> tuple[str, ...]:
+    return sys.prefix, sys.base_prefix, sys.executable
+
+
+def _libraries() -> list[str]:
+    """Return the folder of pydantic where it is not Python's own, as on an offline box."""
+    folder = Path(pydantic.__file__).resolve().parents[1]
+    own = any(folder.is_relative_to(Path(path).resolve()) for path in _python())
+    return [] if own else [str(folder)]

@@ -25,7 +25,8 @@ class EditObserver:
     """Compares the files of a workspace with their last recorded state.
 
     Files in hidden folders, links, and files that are large or no text are left out. `pause` waits
-    between two comparisons of files that change, by the clock `now`.
+    between two comparisons of files that change, by the clock `now`. `wall_ns` is that of their
+    modification times.
     """
 
     def __init__(
@@ -33,8 +34,9 @@ class EditObserver:
         folder: Path,
         pause: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.monotonic,
+        wall_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._folder, self._pause, self._now = folder, pause, now
+        self._folder, self._pause, self._now, self._wall_ns = folder, pause, now, wall_ns
         self._stamps: dict[str, Stamp] = {}
         self._texts: dict[str, str] = {}
         for path, stamp in self._files():
@@ -66,7 +68,8 @@ class EditObserver:
             changed = [
                 p for p in found.keys() | self._stamps if found.get(p) != self._stamps.get(p)
             ]
-            if not any(_is_unsettled(found.get(path), waited) for path in changed):
+            at = self._wall_ns()
+            if not any(_is_unsettled(found.get(path), waited, at) for path in changed):
                 return found
             self._pause(SETTLE_SECONDS)
 
@@ -107,9 +110,9 @@ def _stamp(status: os.stat_result) -> Stamp:
     return status.st_mtime_ns, status.st_size
 
 
-def _is_unsettled(stamp: Stamp | None, waited: float) -> bool:
+def _is_unsettled(stamp: Stamp | None, waited: float, at_ns: int) -> bool:
     """Return whether to wait longer for a changed file, which is removed where it has no stamp."""
     changed_at, size = stamp or (0, 0)
     if not size:
         return waited < MAX_EMPTY_SECONDS
-    return waited < MAX_CHANGING_SECONDS and abs(time.time_ns() - changed_at) / 1e9 < SETTLE_SECONDS
+    return waited < MAX_CHANGING_SECONDS and abs(at_ns - changed_at) / 1e9 < SETTLE_SECONDS

@@ -47,6 +47,10 @@ from runners.session.text import limited
 
 TIMEOUT_EXIT_CODE = 124
 """Exit code of a command that was ended, as of `timeout`."""
+NOT_STARTED_EXIT_CODE = 126
+"""Exit code of a command that cannot be started, as of a shell."""
+REFUSED = 2
+"""Exit code of `arena-check` that gives no verdict."""
 MAX_LINE = 4 << 20
 """Characters of a line of events, of which the arena reads 8 MiB."""
 MAX_PART = 256 << 10
@@ -261,6 +265,8 @@ class AgentSession:
     def check(self, note: str = "") -> Verdict:
         """Submit the target and wait for its verdict.
 
+        It is refused where `arena-check` prints no answer: the agent may have changed it.
+
         Raises: ArenaFailed when there is none.
         """
         command = ["./arena-check", "--json", note]
@@ -271,12 +277,13 @@ class AgentSession:
             text_of=lambda output: _answer(output)["text"],
         )
         answer = _answer(result.output)
-        if result.code == ARENA_FAULT:
+        code = answer["exit"]
+        if code == ARENA_FAULT:
             raise ArenaFailed(answer["text"])
         self.rounds_left = int(answer.get("rounds_left", self.rounds_left))
         text, reason = answer["text"], answer.get("reason") or ""
         interval = (answer.get(name) for name in ("speedup", "low", "high"))
-        return Verdict(result.code == 0, result.code == 2, text, reason, *interval)
+        return Verdict(code == 0, code == REFUSED, text, reason, *interval)
 
     def profile(self, case: str = "") -> CommandResult:
         """Request a profile of the last round on a seen case, by default the largest.
@@ -297,7 +304,10 @@ class AgentSession:
         """Run a command as a tool call; `text_of` converts its output to the recorded text."""
         call = self.tool_call(tool, arguments)
         began = time.monotonic()
-        result = self._execute(command, seconds)
+        try:
+            result = self._execute(command, seconds)
+        except (OSError, ValueError) as error:  # it is gone, or has a NUL, or is too long
+            result = CommandResult(NOT_STARTED_EXIT_CODE, f"not started: {error}")
         milliseconds = (time.monotonic() - began) * 1000
         self.tool_result(
             call,
@@ -372,8 +382,14 @@ def _limited(value: Any, limit: int) -> Any:
 
 
 def _answer(output: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return answer
+    """Return the answer that `arena-check` printed; a refusal where it printed none."""
+    try:
+        answer = json.loads(output.splitlines()[-1])
+    except (ValueError, IndexError, RecursionError):
+        answer = None
+    if isinstance(answer, dict) and isinstance(answer.get("text"), str) and "exit" in answer:
+        return answer
+    return {"exit": REFUSED, "text": output.strip() or "arena-check printed no answer"}
 
 
 def _unified_diff(path: str, before: str, after: str) -> str:

@@ -52,14 +52,7 @@ class Current(Middleware):
         for subject in message.args[:1]:
             logs.add(**{ABOUT[message.actor_name]: subject})
 
-    def after_process_message(
-        self,
-        broker: Broker,
-        message: MessageProxy,
-        *,
-        result: Any = None,
-        exception: BaseException | None = None,
-    ) -> None:
+    def after_process_message(self, broker: Broker, message: MessageProxy, **ended: Any) -> None:
         self._add(-1)
 
 

@@ -23,7 +23,7 @@ from arena.errors import Conflict, UserError
 from arena.runs import services
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.scoring.best import chosen_round, end_without_final
-from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
+from arena.runs.states import INCONCLUSIVE, EvaluationStatus, Fault, RunStatus, Scope
 from arena.runs.trace.events import EventDraft
 from evaluation.sandbox import resource_watch, untrusted_files
 from evaluation.sandbox.resource_watch import ResourceWatch
@@ -31,6 +31,7 @@ from runners import agents, harnesses
 from runners.agents import workspace_files
 from runners.process.supervisor import LINE_BYTES, Child, Ended, Ending, stopping
 from runners.session import verdicts
+from runners.session.arena_check import ARENA_FAULT
 from runners.session.confinement import confined, environment
 from runners.session.control_socket import Answer, ControlSocket, TimeBudget, refused
 from runners.session.recorder import MAX_BYTES, MAX_EVENTS, Recorder
@@ -99,6 +100,8 @@ class _Attempt:
         self.clock = TimeBudget(run.budget["seconds"])
         self.broken = ""
         """Why the arena could not judge a round."""
+        self.unmeasured = ""
+        """Why its last round could not be measured; empty where it was."""
         self.unsent = ""
         """Why nothing was submitted."""
         self.failure: Failure | None = None
@@ -112,7 +115,7 @@ class _Attempt:
         self._over = threading.Event()
         task, public = run.task_version.task, run.task_version.public
         kind, root = task.kind, root_of(run.task_version)
-        more = workspace_files(run.agent.adapter, root / task.operator.slug, task.track)
+        more = workspace_files(run.agent.adapter, root, task.operator.slug, task.track)
         self.workspace = Workspace.create(
             workspaces() / run.pk,
             {**run_files(kind.sheet, public, run.hardware, run.budget, mcp=has_mcp()), **more},
@@ -258,6 +261,11 @@ class _Attempt:
             self.broken = f"{self.run.hardware} cannot judge this task: {evaluation.message}"
         if self.broken:
             self._until = time.monotonic() + HEARING_SECONDS
+        if evaluation.verdict == INCONCLUSIVE:
+            why = f"Round {submission.round} could not be measured: {evaluation.message}"
+            self.unmeasured = f"The agent ended early. {why}"
+        else:
+            self.unmeasured = ""
         left = self.rounds - services.rounds_spent(self.run)
         return verdicts.answer(evaluation, self.rounds, left)
 
@@ -355,7 +363,10 @@ class _Attempt:
                 self._finish(failure.status, text, failure.fault)
             else:
                 unjudged = " ".join((self.unsent, *self._last_words(ended)))
-                self._finish(*end_without_final(self.run, unjudged))
+                status, reason, fault = end_without_final(self.run, unjudged)
+                if self._gave_up(ended) and fault is not Fault.ARENA:
+                    reason = f"{reason.rstrip('.')}. {self.unmeasured}"
+                self._finish(status, reason, fault)
 
     def _request_final(self, chosen: Submission) -> None:
         """Request the final judging, unless the run is to be cancelled since its agent ended."""
@@ -385,9 +396,13 @@ class _Attempt:
         held = services.heartbeat_run(self.run.pk, self.lease) and not stopping.is_set()
         return not (self.spent and held)
 
+    def _gave_up(self, ended: Ended) -> bool:
+        """Return whether it ended because the machine was too busy to measure its last round."""
+        return bool(self.unmeasured) and (ended.ending, ended.code) == (Ending.EXITED, ARENA_FAULT)
+
     def _crashed(self, ended: Ended) -> bool:
-        if self.broken or self.failure or self.spent:  # it could not go on
-            return False
+        if self.broken or self.failure or self.spent or self._gave_up(ended):
+            return False  # it could not go on
         return ended.ending is Ending.EXITED and ended.code != 0
 
     def _last_words(self, ended: Ended) -> list[str]:
@@ -417,6 +432,8 @@ class _Attempt:
                 over = ended.excess
                 body = {"name": over.name, "limit": over.limit, "used": over.found}
                 self._record("limit", {**body, "text": f"It {over}."})
+            case Ending.EXITED if self._gave_up(ended):
+                self._record("error", {"message": self.unmeasured, "fault": Fault.ARENA})
             case Ending.EXITED if self._crashed(ended):
                 text = f"The agent ended with status {ended.code}."
                 body = {"message": text, "fault": Fault.CANDIDATE, "traceback": ended.stderr}

@@ -29,8 +29,7 @@ from evaluation import JUDGE_VERSION
 from evaluation.types import Split, Verdict
 from runners.worker.actors import current
 from runners.worker.bench import Bench, taken
-from runners.worker.judge_user import cache
-from runners.worker.judging import MEASURE, JudgeBroke, Judging
+from runners.worker.judging import MEASURE, JudgeBroke, Judging, request_of
 
 logger = logging.getLogger(__name__)
 
@@ -140,11 +139,5 @@ def latency_in(report: Mapping[str, Any]) -> float | None:
 def _request(version: TaskVersion) -> dict[str, Any]:
     """Return the request to judge the starter of a task, which is its reference."""
     target = version.public["target_file"]
-    return {
-        "task": version.task.slug,
-        "tasks_root": str(root_of(version)),
-        "files": {target: version.public["starter"][target]},
-        "stage": MEASURE.name,
-        "scope": Scope.ROUND,
-        "cache": str(cache()),
-    }
+    files = {target: version.public["starter"][target]}
+    return request_of(version.task.slug, root_of(version), files, Scope.ROUND)

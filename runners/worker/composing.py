@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from arena.catalog.models import Hardware
 from arena.catalog.task_folders import root_of_operator
-from arena.leaderboard import compositions
 from arena.leaderboard.models import Composition
+from arena.leaderboard.production import compositions
 from arena.runs.models import Submission
 from arena.runs.services import new_lease
 from arena.runs.states import Scope
 from evaluation.kinds.module.composition import COMPOSITION
 from evaluation.types import Report, from_json
 from runners.worker.bench import Bench, bench_of
-from runners.worker.judge_user import cache
-from runners.worker.judging import MEASURE, JudgeBroke, Judging, is_interruption
+from runners.worker.judging import MEASURE, JudgeBroke, Judging, is_interruption, request_of
 
 logger = logging.getLogger(__name__)
+
+
+def advance(devices: Iterable[Hardware]) -> int:
+    """Put back what a silent worker held, send what idle devices measure, and return the number."""
+    return compositions.reap() + sum(compositions.advance(each) for each in devices)
 
 
 def compose(composition_id: int) -> None:
@@ -37,7 +43,7 @@ def _carry_out(composition: Composition, lease: str, bench: Bench) -> None:
             MEASURE,
             bench,
             _request(composition),
-            partial(compositions.heartbeat, composition.pk, lease),
+            partial(Composition.objects.renew, composition.pk, lease),
         ).carry_out()
         assert report is not None, "a measurement has a report"
     except JudgeBroke as broke:
@@ -56,11 +62,5 @@ def _request(composition: Composition) -> dict[str, Any]:
     files: dict[str, str] = {}
     for submission in Submission.objects.filter(pk__in=chosen):
         files |= submission.files
-    return {
-        "task": f"{composition.architecture}/{COMPOSITION}",
-        "tasks_root": str(root_of_operator(None)),
-        "files": files,
-        "stage": MEASURE.name,
-        "scope": Scope.FINAL,
-        "cache": str(cache()),
-    }
+    task = f"{composition.architecture}/{COMPOSITION}"
+    return request_of(task, root_of_operator(None), files, Scope.FINAL)

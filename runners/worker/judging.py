@@ -171,19 +171,21 @@ def compiled_for(hardware: Hardware) -> dict[str, str]:
     return {"ARENA_CUDA_ARCH": nvcc.exactly(family[0])} if family else {}
 
 
+def request_of(
+    task: str, root: Path, files: Mapping[str, str], scope: str, stage: Stage = MEASURE
+) -> dict[str, Any]:
+    """Return the request to judge files; `root` is the folder of tasks."""
+    request = {"task": task, "tasks_root": str(root), "files": files}
+    return {**request, "stage": stage.name, "scope": scope, "cache": str(cache())}
+
+
 def _request(evaluation: Evaluation, stage: Stage, arrived: Path | None) -> dict[str, Any]:
     version, scope = evaluation.judged_version, evaluation.scope
-    profile = scope == Scope.PROFILE and stage is MEASURE
-    return {
-        "task": version.task.slug,
-        "tasks_root": str(root_of(version)),
-        "files": evaluation.submission.files,
-        "stage": stage.name,
-        "scope": JUDGED_AS.get(scope, scope),
-        "cache": str(cache()),
-        **({"profile": evaluation.case} if profile else {}),
-        **({"arrived": str(arrived)} if arrived else {}),
-    }
+    files, judged_as = evaluation.submission.files, JUDGED_AS.get(scope, scope)
+    request = request_of(version.task.slug, root_of(version), files, judged_as, stage)
+    if scope == Scope.PROFILE and stage is MEASURE:
+        request["profile"] = evaluation.case
+    return {**request, "arrived": str(arrived)} if arrived else request
 
 
 @dataclass

@@ -30,7 +30,7 @@ from arena.runs.spending import count_kept_calls
 from arena.runs.states import Fault, RunStatus
 from evaluation.sandbox import loopback
 from evaluation.sandbox.features import isolation_features
-from runners.gateway.call import HUNG_UP, TOO_LONG
+from runners.gateway.call import BAD_CALL, HUNG_UP, TOO_LONG
 from runners.gateway.providers import BadProvider, Provider
 from runners.harnesses import known_providers
 from runners.process.supervisor import Child, Ended, Ending
@@ -291,11 +291,15 @@ def _provider(run: Run) -> tuple[Provider, str]:
 def _failure_of(call: Mapping[str, Any]) -> Failure | None:
     """Return why a call failed, for an agent that gave up after it; None if it did not.
 
-    A conversation that is too long for its model is the candidate's failure.
+    A conversation that is too long for its model is the candidate's failure, and so is a malformed
+    tool call.
     """
     provider, status = call["provider"], call["status"]
     if call["error"] == TOO_LONG:
         text = f"{provider}: {TOO_LONG}: HTTP {status}. Choose a model with a longer context."
+        return Failure(text, Fault.CANDIDATE)
+    if call["error"] == BAD_CALL:
+        text = f"{provider}: {BAD_CALL}: HTTP {status}. Choose a model that is made for tools."
         return Failure(text, Fault.CANDIDATE)
     if call["error"] and call["error"] != HUNG_UP:
         return Failure(f"The agent gave up: {provider}: {call['error']}.", Fault.PROVIDER)

@@ -159,10 +159,23 @@ def serving(*duties: Duty, start: bool = True) -> Iterator[list[Consumer]]:
             device_locks.here.give_back()
 
 
+class _OneOfSeveral(Consumer):
+    """A consumer of queues that are declared before it starts, one of several of a broker.
+
+    A consumer leaves a middleware in its broker, to start on a queue that is declared later. The
+    next consumer then adds one of the same type, and that of a stopped consumer would start it.
+    """
+
+    def start(self) -> None:
+        before = list(self.broker.middleware)
+        super().start()
+        self.broker.middleware = before
+
+
 def _consumer(duty: Duty) -> Consumer:
     for name in duty.queues:
         broker.declare_queue(name)
-    consumer = Consumer(
+    consumer = _OneOfSeveral(
         broker,
         queues=set(duty.queues),
         worker_threads=duty.threads,
@@ -306,13 +319,13 @@ def _advance_rest(duties: Sequence[Duty]) -> int:
         return 0  # an offline GPU box has runs alone
     from arena.contests import entries
     from arena.curation import checks, rejudging
-    from arena.leaderboard import compositions
     from arena.notes import scans
+    from runners.worker import composing
 
-    count = checks.reap_checks() + rejudging.advance() + compositions.reap()
+    count = checks.reap_checks() + rejudging.advance()
     count += entries.request_finals()
     scans.advance()  # a routine, which no log tells of
-    return count + sum(compositions.advance(each.hardware) for each in duties if each.hardware)
+    return count + composing.advance(each.hardware for each in duties if each.hardware)
 
 
 _found_at = -CAPABILITIES_SECONDS

@@ -2,7 +2,8 @@
 
 It honours the protocol of `python -m evaluation` and judges by what the source tells it in words:
 `speedup 1.5`, `within 0.9`, `wrong`, `does not compile`, `hangs`, `breaks`, `breaks once`,
-`reads its task` (a folder with a `task.toml`), `busy` (in rounds), `always busy`,
+`reads its task` (a folder with a `task.toml`), `busy` (in rounds), `busy at once`
+(before it is known to be right), `always busy`,
 `waits` (for the file `go` in its cache), `meets another`, `is built beside`, `no device`,
 `no profiler`, `spoils a profile`. It has the devices that
 `devices.json` of its cache lists, else a processor, and notes in `turns` what it did when, where it
@@ -82,13 +83,16 @@ def judge(request: dict[str, Any]) -> int:
     if "no device" in source:
         gates.append(gate("correctness", "skipped", "NO_DEVICE", message="there is no GPU"))
         return report(gates, request)
+    busy = "processor busy 74 % of the time: inconclusive"
+    if "busy at once" in source:
+        gates.append(gate("correctness", "inconclusive", "MACHINE_BUSY", message=busy))
+        return report(gates, request)
     if "wrong" in source:
         gates.append(gate("correctness", "failed", "WRONG_VALUES", message="case nominal", total=3))
         return report(gates, request)
     gates.append(gate("correctness", passed=3, total=3))
     if "busy" in source and ("always busy" in source or request["scope"] == "round"):
-        message = "processor busy 74 % of the time: inconclusive"
-        gates.append(gate("performance", "inconclusive", "MACHINE_BUSY", message=message))
+        gates.append(gate("performance", "inconclusive", "MACHINE_BUSY", message=busy))
         return report(gates, request)
     speedup, half_width = number("speedup", source, 1.0), number("within", source, 0.01)
     seen, unseen = (measurement(split, speedup, half_width) for split in ("seen", "unseen"))

@@ -85,8 +85,13 @@ def test_command_submits_watches_and_downloads(
     call(environment, command, "submit", TASK, str(kernel), code=1)
     refused = call(environment, command, "submit", "k/nothing", str(kernel), code=2)
     assert "There is no task" in refused.stderr
-    assert "cannot be read" in call(environment, command, "submit", TASK, "/none", code=2).stderr
+    absent = call(environment, command, "submit", TASK, "/none", code=2)
+    assert absent.stderr == "arena: /none cannot be read: No such file or directory\n"
+    program = call(environment, command, "submit", TASK, sys.executable, code=2)
+    assert program.stderr == f"arena: {sys.executable} is not text in UTF-8; submit the source\n"
     nobody = {**environment, "ARENA_TOKEN": "arena_x"}
     assert "/account/" in call(nobody, command, "submit", TASK, str(kernel), code=2).stderr
     nowhere = {**environment, "ARENA_URL": "http://127.0.0.1:1"}
     assert "ARENA_URL" in call(nowhere, command, "submit", TASK, str(kernel), code=3).stderr
+    broken = call(nowhere, command, "watch", run, code=3).stderr
+    assert f"arena: no connection; later: arena watch {run}\n" in broken and "ARENA_URL" in broken

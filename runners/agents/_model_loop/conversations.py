@@ -144,9 +144,18 @@ class _Base(ABC):
                 time.sleep(PAUSE_SECONDS * attempt)
         raise ModelFailed(f"{self._model} gave no whole answer in {MAX_ATTEMPTS} calls: {problem}")
 
-    @abstractmethod
     def _connect(self, access: ModelAccess) -> Any:
         """Return the client of its library."""
+        import openai  # a second, and only where it is needed
+
+        return openai.OpenAI(
+            base_url=f"{access.url}/v1", api_key=access.token, max_retries=0, timeout=READ_SECONDS
+        )
+
+    @property
+    def _sampling(self) -> dict[str, Any]:
+        temperature = self._options.temperature
+        return {} if temperature is None else {"temperature": temperature}
 
     @abstractmethod
     def _add(self, results: Sequence[Result], text: str) -> None:
@@ -183,12 +192,10 @@ class Messages(_Base):
 
     def _answer(self) -> Reply:
         options = self._options
-        more: dict[str, Any] = {}
+        more = self._sampling
         if options.effort:
             more["output_config"] = {"effort": options.effort}
             more["thinking"] = {"type": "adaptive", "display": "summarized"}
-        if options.temperature is not None:
-            more["temperature"] = options.temperature
         tools = [
             {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
             for tool in options.tools
@@ -224,9 +231,6 @@ class Messages(_Base):
 class Responses(_Base):
     """The Responses format of OpenAI."""
 
-    def _connect(self, access: ModelAccess) -> Any:
-        return _openai_client(access)
-
     def _add(self, results: Sequence[Result], text: str) -> None:
         for result in results:
             output = {"type": "function_call_output", "call_id": result.call.id}
@@ -236,12 +240,10 @@ class Responses(_Base):
 
     def _answer(self) -> Reply:
         options = self._options
-        more: dict[str, Any] = {}
+        more = self._sampling
         if options.effort:
             more["reasoning"] = {"effort": options.effort, "summary": "auto"}
             more |= {"store": False, "include": ["reasoning.encrypted_content"]}
-        if options.temperature is not None:
-            more["temperature"] = options.temperature
         tools = [
             {
                 "type": "function",
@@ -299,9 +301,6 @@ class ChatCompletions(_Base):
         super().__init__(access, options)
         self._history.append({"role": "system", "content": options.system})
 
-    def _connect(self, access: ModelAccess) -> Any:
-        return _openai_client(access)
-
     def _add(self, results: Sequence[Result], text: str) -> None:
         for result in results:
             answer = {"role": "tool", "tool_call_id": result.call.id, "content": result.output}
@@ -311,11 +310,9 @@ class ChatCompletions(_Base):
 
     def _answer(self) -> Reply:
         options = self._options
-        more: dict[str, Any] = {}
+        more = self._sampling
         if options.effort:
             more["reasoning_effort"] = options.effort
-        if options.temperature is not None:
-            more["temperature"] = options.temperature
         tools = [
             {
                 "type": "function",
@@ -406,14 +403,6 @@ CONVERSATIONS: Mapping[str, type[_Base]] = {
     "responses": Responses,
     "chat-completions": ChatCompletions,
 }
-
-
-def _openai_client(access: ModelAccess) -> Any:
-    import openai  # a second, and only where it is needed
-
-    return openai.OpenAI(
-        base_url=f"{access.url}/v1", api_key=access.token, max_retries=0, timeout=READ_SECONDS
-    )
 
 
 def _problem(error: Exception) -> str:

@@ -114,16 +114,16 @@ class Tools:
         try:
             output = act(arguments)
         except ToolFailed as error:
-            return Result(call, limited(str(error), MAX_OUTPUT), ok=False)
+            return Result(call, _sendable(str(error)), ok=False)
         finally:
             self._edits.record(self._session)
-        return Result(call, limited(output, MAX_OUTPUT))
+        return Result(call, _sendable(output))
 
     def refuse(self, call: Call, problem: str) -> Result:
         """Answer a call with a problem, and record both."""
         event = self._session.tool_call(call.tool, arguments_of(call.arguments))
         self._session.tool_result(event, call.tool, problem, ok=False)
-        return Result(call, problem, ok=False)
+        return Result(call, _sendable(problem), ok=False)
 
     def _find(self, call: Call) -> tuple[_Arguments, Callable[[Any], str]]:
         if call.tool not in self._known:
@@ -169,8 +169,9 @@ class Tools:
         def act() -> str:
             path = self._path(asked.path)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(asked.text, encoding="utf-8")
-            return f"Wrote {len(asked.text.encode()):,} bytes to {asked.path}."
+            data = asked.text.encode()  # before the file is emptied: not every text has bytes
+            path.write_bytes(data)
+            return f"Wrote {len(data):,} bytes to {asked.path}."
 
         return self._record("write", asked, act)
 
@@ -182,8 +183,8 @@ class Tools:
                 raise ToolFailed(f"{asked.path} does not contain the text in `old`.")
             if count > 1 and not asked.replace_all:
                 raise ToolFailed(f"{asked.path} contains the text in `old` {count} times.")
-            edited = text.replace(asked.old, asked.new)
-            self._path(asked.path).write_text(edited, encoding="utf-8")
+            edited = text.replace(asked.old, asked.new).encode()
+            self._path(asked.path).write_bytes(edited)
             return f"Replaced {count} of {count}."
 
         return self._record("edit", asked, act)
@@ -218,6 +219,14 @@ class Tools:
             return file.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise ToolFailed(f"{path} is not a text file.") from error
+
+
+def _sendable(text: str) -> str:
+    """Return what the model gets of a result: bounded, and without halves of characters.
+
+    A model writes such halves as escapes of JSON, and no client library sends them.
+    """
+    return limited(text, MAX_OUTPUT).encode("utf-8", "replace").decode()
 
 
 def _schema(arguments: type[_Arguments]) -> Mapping[str, Any]:

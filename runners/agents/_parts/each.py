@@ -10,7 +10,16 @@ if TYPE_CHECKING:
 
 
 def submit_each(session: AgentSession, sources: Mapping[str, str]) -> None:
-    """Submit these sources, by name, while rounds are left; keep the best that passed."""
+    """Submit these sources, by name, while rounds are left; keep the best that passed.
+
+    A source without a rival is left as the target: the final verdict judges it, and a round would
+    judge it twice.
+    """
+    if min(len(sources), session.rounds_left) == 1:
+        name = next(iter(sources))
+        session.write(session.brief.target, sources[name])
+        session.message(f"I leave {name} to the final verdict, since nothing competes with it.")
+        return
     best: tuple[float, str] | None = None
     for name, source in sources.items():
         if not session.rounds_left:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 
 import pytest
 from aiohttp import web
 
-from runners.gateway.call import HUNG_UP, TOO_LONG
+from runners.gateway.call import BAD_CALL, HUNG_UP, TOO_LONG
 from tests.runners.gateway.test_hang_ups import abort, calls
 from tests.runners.gateway.test_server import STREAM, TOKEN, Bench, Handler, bench, sse
 from tests.waiting import PATIENCE_SECONDS, until_async
@@ -116,6 +117,29 @@ def test_refusal_for_the_length_of_a_request_is_named(text: str) -> None:
             status, body = await b.post()
             assert status == 400 and text.encode() in body
             assert b.of("model_call")[0]["error"] == TOO_LONG
+
+    run(case)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Failed to parse tool call arguments as JSON: parse error at line 1, column 9",
+        'Failed to parse input at pos 12: {"tool_call"',
+        "error parsing tool call: raw='{', err=unexpected end of JSON input",
+    ],
+)
+def test_refusal_for_a_malformed_tool_call_is_named_and_not_retried(text: str) -> None:
+    async def refuse(request: web.Request, b: Bench) -> web.StreamResponse:
+        return web.json_response({"error": {"message": text}}, status=500)
+
+    async def case() -> None:
+        async with bench(refuse) as b:
+            status, body = await b.post()
+            assert status == 500 and json.loads(body)["error"]["message"] == text
+            (call,) = b.of("model_call")
+            assert (call["error"], call["retries"]) == (BAD_CALL, 0)
+            assert b.of("failed") == b.of("waiting") == []
 
     run(case)
 

@@ -25,7 +25,7 @@ def arena_check(
         [workspace.folder / command, *words],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         cwd="/",
         env={"PATH": os.environ["PATH"]},
     )

@@ -27,7 +27,12 @@ class Observed:
         (folder / "k.cpp").write_text("int f();\n")
         self.out = io.StringIO()
         self.session = AgentSession(folder, TaskBrief("k/t", "k.cpp", 1, 1), self.out)
-        self.observer = EditObserver(folder, self.pause, lambda: self.seconds)
+        self.observer = EditObserver(folder, self.pause, lambda: self.seconds, self.newest_ns)
+
+    def newest_ns(self) -> int:
+        """Return the time of the newest file: whatever has changed has just done so."""
+        times = (path.stat().st_mtime_ns for path in self.folder.rglob("*"))
+        return max(times, default=0)
 
     def pause(self, seconds: float) -> None:
         self.seconds += seconds

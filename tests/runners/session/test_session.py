@@ -9,6 +9,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from arena.runs.trace import events
 from arena.runs.trace.events import EventDraft, checked_body
 from runners.session.session import (
@@ -99,3 +101,31 @@ def test_run_with_a_large_output_keeps_its_beginning_and_end(tmp_path: Path) -> 
     ).output
     assert output.startswith("first\n") and output.endswith("\nlast\n")
     assert "bytes left out]" in output and len(output) < MAX_OUTPUT_BYTES + 100
+
+
+@pytest.mark.parametrize("command", ["true \0", "true \ud800", f": {'x' * (1 << 20)}"])
+def test_run_of_a_command_that_cannot_be_started_is_a_failed_call(
+    tmp_path: Path, command: str
+) -> None:
+    out = io.StringIO()
+    session = AgentSession(tmp_path, TaskBrief("k/cpp-to-cpp", "k.cpp", 3, 60), out)
+    result = session.run(command)
+    assert result.code == 126 and result.output.startswith("not started: ")
+    call, ended = map(json.loads, out.getvalue().splitlines())
+    assert (ended["kind"], ended["body"]["call"]) == ("tool_result", call["id"])
+    assert (ended["body"]["ok"], ended["body"]["exit_code"]) == (False, 126)
+
+
+@pytest.mark.parametrize("script", ["", "echo broken", "echo '[1]'", "echo '{}'"])
+def test_check_by_a_command_that_the_agent_changed_is_refused(tmp_path: Path, script: str) -> None:
+    command = tmp_path / "arena-check"
+    command.write_text(f"#!/bin/sh\n{script}\n")
+    command.chmod(0o755)
+    session = AgentSession(tmp_path, TaskBrief("k/cpp-to-cpp", "k.cpp", 3, 60), io.StringIO())
+    verdict = session.check("mine")
+    assert verdict.refused and not verdict.passed and verdict.text
+
+
+def test_check_without_its_command_is_refused(tmp_path: Path) -> None:
+    session = AgentSession(tmp_path, TaskBrief("k/cpp-to-cpp", "k.cpp", 3, 60), io.StringIO())
+    assert session.check("mine").refused

@@ -71,7 +71,32 @@ def test_rounds_that_could_not_be_measured_are_no_failure_of_the_candidate(
 ) -> None:
     row = house.ended(house.run(hand_in(source)))
     assert (row["status"], row["fault"], row["speedup"]) == (status, fault, speedup)
-    assert row["reason"] == ("" if speedup else "processor busy 74 % of the time: inconclusive")
+    assert row["reason"] == ("" if speedup else BUSY)
+
+
+BUSY = "processor busy 74 % of the time: inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("before", "status", "fault", "reason"),
+    [
+        (hand_in("speedup 1.5"), "passed", "", ""),
+        (hand_in("wrong"), "failed", "candidate",
+         "No round passed. Round 1, the last: case nominal. The agent ended early. Round 2 could"
+         f" not be measured: {BUSY}"),
+        ([], "broken", "arena", f"No round could be measured. Round 1, the last: {BUSY}"),
+    ],
+    ids=["passed before", "failed before", "first"],
+)  # fmt: skip
+def test_agent_that_ends_at_a_busy_machine_keeps_its_best_verdict_and_did_not_crash(
+    house: House, before: list[dict[str, Any]], status: str, fault: str, reason: str
+) -> None:
+    row = house.ended(run := house.run(before + hand_in("busy at once") + hand_in("speedup 9.0")))
+    assert (row["status"], row["fault"], row["reason"]) == (status, fault, reason)
+    assert row["speedup"] == (1.5 if status == "passed" else None)
+    (error,) = house.events(run, "error")
+    assert error["body"]["fault"] == "arena"
+    assert error["body"]["message"].endswith(f"could not be measured: {BUSY}")
 
 
 def test_events_are_numbered_without_gaps_and_in_the_order_of_what_happened(

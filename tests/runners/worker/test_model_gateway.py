@@ -282,6 +282,11 @@ def test_a_missing_key_or_an_unknown_provider_names_what_to_do(
             Fault.CANDIDATE,
             "test: the request is longer than the context of the model",
         ),
+        (
+            Failing("status", status=500, message="Failed to parse tool call arguments as JSON"),
+            Fault.CANDIDATE,
+            "test: the server cannot read a tool call of the model",
+        ),
     ],
 )
 def test_last_failure_of_a_call_says_whose_fault_it_is(

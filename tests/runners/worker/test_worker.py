@@ -19,7 +19,7 @@ from arena.catalog.models import Hardware
 from arena.catalog.workers import Worker as Row
 from runners.process.supervisor import stopping
 from runners.worker import bench, worker
-from runners.worker.actors import current
+from runners.worker.actors import broker, current
 from tests.waiting import PATIENCE_SECONDS, until
 
 
@@ -152,6 +152,20 @@ def test_serve_until_idle_ends_once_no_message_waits_and_none_is_worked_on(
     worker.serve(worker.Duty(("idle",)), idle_seconds=0.0)
     ends.join()
     assert busy == [1], "it ended while it worked"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_serving_several_duties_leaves_nothing_in_their_broker(
+    signals: None, valkey: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = list(broker.middleware)
+    with worker.serving(worker.Duty(("one",)), worker.Duty(("two",))) as consumers:
+        assert [set(each.consumers) for each in consumers] == [
+            {"one", "one.DQ"},
+            {"two", "two.DQ"},
+        ]
+    assert broker.middleware == before
+    assert "middleware of the same type" not in caplog.text
 
 
 def test_hold_takes_nothing_new_until_it_goes_on() -> None:
