@@ -180,6 +180,11 @@ class Retried(Leased):
     class Meta:
         abstract = True
 
+    @property
+    def active(self) -> bool:
+        """Return whether it waits for a worker, or is held by one."""
+        return self.status in self.WAITING + self.HELD
+
     def is_tried_again(self, interrupted: bool) -> bool:
         """Return whether there is another attempt after one that was interrupted, or broke."""
         if interrupted:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control
 
-from arena.api.root import error_response
+from arena.api.root import Handler, error_response
 from arena.text import PROBLEM, is_storable
 
 HSTS_SECONDS = 31_536_000
@@ -33,9 +31,7 @@ HEADERS = {
 }
 
 
-def security_headers(
-    get_response: Callable[[HttpRequest], HttpResponse],
-) -> Callable[[HttpRequest], HttpResponse]:
+def security_headers(get_response: Handler) -> Handler:
     """Add the policy to every response; no page needs an inline script or style."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
@@ -49,9 +45,7 @@ def security_headers(
     return middleware
 
 
-def private_pages(
-    get_response: Callable[[HttpRequest], HttpResponse],
-) -> Callable[[HttpRequest], HttpResponse]:
+def private_pages(get_response: Handler) -> Handler:
     """Let nothing store what a user was sent, by a page or the API: it can be of a private run."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
@@ -63,9 +57,7 @@ def private_pages(
     return middleware
 
 
-def page_of_method(
-    get_response: Callable[[HttpRequest], HttpResponse],
-) -> Callable[[HttpRequest], HttpResponse]:
+def page_of_method(get_response: Handler) -> Handler:
     """Give a page to a refusal of a method that has no text."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
@@ -80,9 +72,7 @@ def page_of_method(
     return middleware
 
 
-def storable_text(
-    get_response: Callable[[HttpRequest], HttpResponse],
-) -> Callable[[HttpRequest], HttpResponse]:
+def storable_text(get_response: Handler) -> Handler:
     """Refuse a URL whose path or query no database can look up: PostgreSQL fails on a NUL."""
 
     def middleware(request: HttpRequest) -> HttpResponse:

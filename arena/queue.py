@@ -29,14 +29,7 @@ class FreshConnections(Middleware):
     def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
         close_old_connections()
 
-    def after_process_message(
-        self,
-        broker: Broker,
-        message: MessageProxy,
-        *,
-        result: Any = None,
-        exception: BaseException | None = None,
-    ) -> None:
+    def after_process_message(self, broker: Broker, message: MessageProxy, **ended: Any) -> None:
         close_old_connections()
 
 

@@ -1,7 +1,7 @@
 """Settings of the arena; values that differ between machines come from the environment.
 
-With ARENA_HEADLESS=1 there is no web server and no queue server: Django, pydantic and dramatiq
-are enough.
+With ARENA_HEADLESS=1 there is no web server and no queue server: Django, pydantic, dramatiq and
+jsonschema are enough.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ INSTALLED_APPS = HEADLESS_APPS if HEADLESS else WEB_APPS
 if "runserver" in sys.argv and not HEADLESS:  # the others would import a web server and never serve
     INSTALLED_APPS = ["daphne", *INSTALLED_APPS]
 
-MIDDLEWARE = [
+WEB_MIDDLEWARE = [
     *(["arena.telemetry.Requests"] if "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ else []),
     "arena.logs.Requests",
     "django.middleware.security.SecurityMiddleware",
@@ -189,6 +189,7 @@ MIDDLEWARE = [
     "arena.middleware.page_of_method",
     "arena.middleware.storable_text",  # its page shows who is logged in
 ]
+MIDDLEWARE: list[str] = [] if HEADLESS else WEB_MIDDLEWARE  # Django's checks import each of them
 
 ASGI_APPLICATION = "arena.asgi.application"
 
@@ -274,15 +275,9 @@ TLS_ONLY = bool(PROXY_HEADER or CSRF_TRUSTED_ORIGINS) and all(
 """Behind a proxy with TLS. Without either setting, no form works there."""
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = TLS_ONLY and not LOCAL
 SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = f"{PREFIX}/"  # not sent to what else this host serves
-SESSION_COOKIE_SAMESITE = "Lax"
-CSRF_COOKIE_SAMESITE = "Lax"
-SECURE_REFERRER_POLICY = "same-origin"
-X_FRAME_OPTIONS = "DENY"
 
-LANGUAGE_CODE = "en-us"
 USE_I18N = False  # every text is English; a page would else ask for the language at each number
 TIME_ZONE = "UTC"
-USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"

@@ -58,6 +58,8 @@ def _client(url: str) -> Any:
 async def follow_nudges(url: str, notify: Callable[[str], None]) -> None:
     """Call `notify` with the group of each nudge; connect again where the server was away.
 
+    Nudges before a connection are lost, so each connection counts as a nudge of the boards.
+
     It ends by cancellation alone. No asynchronous generator is used: one that is collected or
     closed while its task still ends the connection raises "asynchronous generator is already
     running" in a place where nobody can catch it. The client has no limit of time for a command:
@@ -73,10 +75,10 @@ async def follow_nudges(url: str, notify: Callable[[str], None]) -> None:
             async with client, client.pubsub() as subscriber:
                 await subscriber.subscribe(CHANNEL)
                 while True:
-                    message = await subscriber.get_message(
-                        ignore_subscribe_messages=True, timeout=None
-                    )
-                    if message and message["type"] == "message":
+                    message = await subscriber.get_message(timeout=None)
+                    if message and message["type"] == "subscribe":
+                        notify(BOARD)
+                    elif message and message["type"] == "message":
                         notify(message["data"].decode())
         except (redis.RedisError, OSError) as error:
             logger.warning("no nudge arrives: %s", error)

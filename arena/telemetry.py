@@ -92,15 +92,9 @@ class Messages(Middleware):
         self._open.span = span(f"message {message.actor_name}", message.options)
         self._open.span.__enter__()
 
-    def after_process_message(
-        self,
-        broker: Broker,
-        message: MessageProxy,
-        *,
-        result: Any = None,
-        exception: BaseException | None = None,
-    ) -> None:
-        self._open.span.__exit__(type(exception) if exception else None, exception, None)
+    def after_process_message(self, broker: Broker, message: MessageProxy, **ended: Any) -> None:
+        error = ended.get("exception")
+        self._open.span.__exit__(type(error) if error else None, error, None)
 
 
 def _exporting() -> Any:

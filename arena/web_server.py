@@ -38,7 +38,7 @@ LOGGED = {
 }
 """Values of a line about a request, with their names in Daphne."""
 SIGN_IN = "/sign-in/"
-"""Beginning of the paths that sign in whoever opens them."""
+"""Part of the paths that sign in whoever opens them; ARENA_PREFIX comes before it."""
 LINGER_SECONDS = 5.0
 """A refused body is read and dropped this long: a connection closed at once could take the refusal
 from a client that is still sending."""
@@ -130,8 +130,9 @@ class Server(daphne.server.Server):  # type: ignore[misc]
 def log_action(protocol: str, action: str, details: Mapping[str, Any]) -> None:
     """Log the end of a request, and each change of a socket; of a sign-in link not its token."""
     about = {name: details[key] for name, key in LOGGED.items() if details.get(key) is not None}
-    if str(about.get("path", "")).startswith(SIGN_IN):
-        about["path"] = f"{SIGN_IN}…"
+    before, link, _ = str(about.get("path", "")).partition(SIGN_IN)
+    if link:
+        about["path"] = f"{before}{link}…"
     what = about.get("method") or f"{protocol} {action}"
     words = (what, about.get("path"), about.get("status"), "from", about.get("client"))
     logger.info("%s", " ".join(str(each) for each in words if each), extra={"about": about})

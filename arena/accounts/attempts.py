@@ -1,4 +1,4 @@
-"""Limits on attempts to log in and to sign up, counted in the memory of the web server."""
+"""Limits on attempts to log in and to sign up and on pictures, counted in the server's cache."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def count_attempt(kind: str, who: str, limit: int) -> str:
     cache.add(key, 0, 2 * PERIOD_SECONDS)
     if cache.incr(key) > limit:
         wait = PERIOD_SECONDS - elapsed
-        raise ValidationError(f"Too many attempts. Try again in {wait} seconds.", "throttled")
+        raise ValidationError(
+            f"Too many attempts. Try again in {wait} seconds.", "throttled", {"seconds": wait}
+        )
     return key
 
 

@@ -101,17 +101,9 @@ class HardwareAdmin(ReadOnlyAdmin):
 @admin.register(Worker)
 class WorkerAdmin(ReadOnlyAdmin):
     list_display = [
-        "name",
-        "hardware",
-        "queues",
-        "pid",
-        "live",
-        "problem",
-        "drained_by",
-        "commit",
-        "started_at",
-        "last_seen_at",
-    ]
+        "name", "hardware", "queues", "pid", "live", "problem", "drained_by", "commit",
+        "started_at", "last_seen_at",
+    ]  # fmt: skip
     list_filter = ["hardware"]
     list_select_related = ["hardware"]
     search_fields = ["name"]

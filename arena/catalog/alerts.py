@@ -1,4 +1,4 @@
-"""Alerts: a request to ARENA_ALERT_URL when workers stop to take work, and when they go on."""
+"""Alerts: a request to ARENA_ALERT_URL when workers stop taking work, and when they go on."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def in_thread(call: Callable[[], None]) -> None:
 
 
 def watch(start: Callable[[Callable[[], None]], None] = in_thread) -> int:
-    """Alert of the workers that stopped to take work or go on, all in one; return their number.
+    """Alert of the workers that stopped taking work or go on, all in one; return their number.
 
     Each change is sent by one process, whichever updates the row first. A drained worker is no
     surprise, so nothing is sent for it. What could not be sent is a change again at the next call.

@@ -79,13 +79,13 @@ def claim_catalog(force: bool = False) -> None:
     CatalogSync.objects.update_or_create(pk=1, defaults=values)
 
 
-def judge_problem(judge_version: str = JUDGE_VERSION) -> str:
+def judge_problem() -> str:
     """Return that a judge is of another version than the catalogue; empty where it fits."""
     last = CatalogSync.objects.first()
-    if last is None or last.judge_version == judge_version:
+    if last is None or last.judge_version == JUDGE_VERSION:
         return ""
     return (
-        f"Its judge is version {judge_version}, and the catalogue is of version"
+        f"Its judge is version {JUDGE_VERSION}, and the catalogue is of version"
         f" {last.judge_version}: update the older checkout."
     )
 

@@ -10,8 +10,8 @@ from django.utils.text import slugify
 
 from arena.catalog.availability import KnownProvider
 from arena.catalog.models import Agent, Harness
+from arena.catalog.services import MAX_SLUG
 
-MAX_SLUG = 100
 MAX_DESCRIPTION = 2000
 
 

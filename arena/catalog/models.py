@@ -23,12 +23,6 @@ EXTERNAL = "external"
 """Adapter of the agents that run elsewhere and report to this arena; each has an owner."""
 NATIVE = "native"
 """Name of the catalogue of this project, beside the suites that tasks are imported from."""
-PRODUCTION = "production"
-"""Name of the suite of modules inside live models, which have boards of their own."""
-REPOSITORY = "repository"
-"""Name of the suite of repositories with commands of their own, which have boards of their own."""
-ONE_SPEEDUP = (PRODUCTION, REPOSITORY)
-"""Suites without held-out cases: each verdict draws its inputs anew, so there is one speedup."""
 RESERVED_SLUGS = ("new", DIRECT)
 """Slugs that no new agent can have: pages have their addresses."""
 
@@ -117,10 +111,6 @@ class TaskQuerySet(models.QuerySet["Task"]):
         versions = TaskVersion.objects.defer("public", "admission")
         return self.prefetch_related(models.Prefetch("versions", versions))
 
-    def values_of(self, field: str) -> list[str]:
-        """Return the distinct values of a column, in order."""
-        return list(self.order_by(field).values_list(field, flat=True).distinct())
-
     def by_slug(self, slug: str) -> Self:
         """Return the task named `operator/track`, if there is one."""
         operator, _, track = slug.partition("/")
@@ -165,28 +155,8 @@ class Task(models.Model):
         return f"{self.operator.slug}/{self.track}"
 
     @property
-    def is_production(self) -> bool:
-        """Return whether it replaces a module of a live model."""
-        return self.kind.deployed
-
-    @property
-    def is_repository(self) -> bool:
-        """Return whether a repository's own commands judge it, and its own clock times it."""
-        return self.kind.own_clock
-
-    @property
     def kind(self) -> Kind:
         return kind_of(self.track)
-
-    @property
-    def has_one_speedup(self) -> bool:
-        """Return whether it has no held-out cases."""
-        return bool(self.kind.track)
-
-    @property
-    def speedup_label(self) -> str:
-        """Return what pages call the speedup by which runs of the task are ranked."""
-        return self.kind.labels.speedup
 
     @property
     def takes_runs(self) -> bool:

@@ -223,11 +223,11 @@ def equal_agents(agent: Agent) -> list[Agent]:
     return list(Agent.objects.filter(active=True, owner=None, **same).exclude(pk=agent.pk))
 
 
-def vary_agent(slug: str, name: str, settings: Mapping[str, Any]) -> Agent:
-    """Return the agent `name`: the agent `slug` with other settings.
+def vary_agent(slug: str, name: str, settings: Mapping[str, Any], model: str = "") -> Agent:
+    """Return the agent `name`: the agent `slug` with other settings, another model, or both.
 
-    Raises: NotFound without an agent `slug`; Conflict if `name` has different settings already;
-    Invalid for settings that its harness does not allow.
+    Raises: NotFound without an agent `slug`; Conflict if `name` has different ones already;
+    Invalid for settings that its harness does not allow, and for a model where it has none.
     """
     agent = Agent.objects.filter(slug=slug).first()
     if agent is None:
@@ -235,12 +235,18 @@ def vary_agent(slug: str, name: str, settings: Mapping[str, Any]) -> Agent:
     harness = Harness.objects.filter(name=agent.adapter).first()
     if harness and (problems := settings_problems(settings, harness.settings_schema)):
         raise Invalid(f"Settings of {name!r}: {problems_text(problems)}.", fields=problems)
-    inherited = ("adapter", "model", "provider", "tasks", "kinds", "open_book", "description")
-    values = {name: getattr(agent, name) for name in inherited} | {"settings": dict(settings)}
+    if model and not agent.model:
+        fields = {"model": "Its harness uses no model."}
+        raise Invalid(f"{slug!r} cannot have a model: its harness uses none.", fields=fields)
+    inherited = ("adapter", "provider", "tasks", "kinds", "open_book", "description")
+    values = {name: getattr(agent, name) for name in inherited}
+    values |= {"model": model or agent.model, "settings": dict(settings) or agent.settings}
     known = Agent.objects.filter(slug=name).first()
     identity = ("adapter", "model", "provider", "settings")
     if known and any(getattr(known, key) != values[key] for key in identity):
-        raise Conflict(f"{name!r} is an agent with other settings.", "Choose another name.")
+        raise Conflict(
+            f"{name!r} is an agent with other settings or another model.", "Choose another name."
+        )
     values |= {"title": f"{agent.title}, {name}", "active": True}
     varied, _ = Agent.objects.update_or_create(slug=name, defaults=values)
     return varied

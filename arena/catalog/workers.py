@@ -47,6 +47,11 @@ class WorkerQuerySet(models.QuerySet["Worker"]):
         """Return the workers that take work from `queue`."""
         return [worker for worker in self.fit() if queue in worker.queues]
 
+    def problem_with(self, queue: str) -> str:
+        """Return why a live worker of `queue` takes no work; empty if none has a problem."""
+        unfit = self.live().exclude(problem="")
+        return next((worker.problem for worker in unfit if queue in worker.queues), "")
+
 
 class WorkerManager(models.Manager["Worker"].from_queryset(WorkerQuerySet)):  # type: ignore[misc]
     def get_queryset(self) -> WorkerQuerySet:

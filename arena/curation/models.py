@@ -135,10 +135,6 @@ class Check(Retried):
         """Return what waits for a worker of its hardware."""
         return "check_draft", self.hardware.queue, self.pk
 
-    @property
-    def active(self) -> bool:
-        return self.status in ACTIVE
-
 
 class CheckStep(models.Model):
     """A line that the judge printed in a check, numbered from 1."""

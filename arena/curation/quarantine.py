@@ -11,8 +11,6 @@ from arena.errors import Conflict, Forbidden, NotFound
 from arena.runs import services
 from arena.runs.models import Run
 
-KINDS = ("run", "agent")
-
 
 def find(kind: str, name: str) -> Run | Agent:
     """Return a run by its id, or an agent by its slug. Raises NotFound."""

@@ -12,6 +12,7 @@ from arena.catalog.models import Agent, Hardware, Task, TaskVersion, Worker
 from arena.curation.models import OPEN_ITEMS, RejudgingItem
 from arena.errors import NotFound, UserError
 from arena.runs.models import Evaluation
+from arena.runs.scoring.judges import age_of
 from arena.runs.states import RUN_JUDGED, EvaluationStatus, Scope
 from evaluation import JUDGE_VERSION
 
@@ -148,14 +149,15 @@ def _sum_of_medians(counts: Mapping[int, int], times: Mapping[int, list[float]])
 def choices() -> dict[str, object]:
     """Return what the form offers: tasks, agents, hardware and judge versions with verdicts."""
     finals = Evaluation.objects.filter(scope=Scope.FINAL, status=EvaluationStatus.DONE)
-    versions = finals.order_by().values_list("judge_version", flat=True).distinct()
+    named = finals.exclude(judge_version="").order_by()
+    versions = sorted(named.values_list("judge_version", flat=True).distinct(), key=age_of)
     return {
         "tasks": Task.objects.select_related("operator").order_by("operator__slug", "track"),
         "agents": [(agent.slug, agent.title) for agent in Agent.objects.order_by("title")],
         "devices": [(each.slug, each.name) for each in Hardware.objects.order_by("name")],
         "judges": [
             (OLDER, f"Older than {JUDGE_VERSION}, the present one"),
-            *((version, f"Version {version}") for version in sorted(versions) if version),
+            *((version, f"Version {version}") for version in versions),
         ],
         "versions": [(NEWEST, "The newest only"), (OLDER, "Older ones only")],
     }

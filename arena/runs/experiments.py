@@ -42,18 +42,24 @@ NAME = f"letters of ASCII, digits, - and _, {MAX_NAME} at most"
 class Entrant(Strict):
     """An agent of a plan; its tasks and its budget default to those of the plan.
 
-    With `settings` it becomes another agent, called `name`.
+    With `model` or `settings` it becomes another agent, called `name`.
     """
 
     agent: str
     name: str = ""
     tasks: list[str] = []
     budget: dict[str, Amount] = {}
+    model: str = ""
     settings: dict[str, Any] = {}
 
     @property
     def slug(self) -> str:
         return self.name or self.agent
+
+    @property
+    def varies(self) -> bool:
+        """Return whether it is another agent than the one that it names."""
+        return bool(self.model or self.settings)
 
 
 class Plan(Strict):
@@ -69,8 +75,12 @@ class Plan(Strict):
     budget: dict[str, Amount] = {}
 
     def cells(self) -> Iterator[tuple[str, Entrant, str | None, int]]:
-        """Yield each run of the plan; all first repeats come before the second ones."""
-        every = dict.fromkeys(task for e in self.agents for task in e.tasks or self.tasks)
+        """Yield each run of the plan; all first repeats come before the second ones.
+
+        The plan's own tasks come first, in their order, and then those of each agent.
+        """
+        own = (task for e in self.agents for task in e.tasks)
+        every = dict.fromkeys([*self.tasks, *own])
         for repeat in range(self.repeats):
             for task in every:
                 for entrant in self.agents:
@@ -156,8 +166,8 @@ def start(
         defaults={"title": plan.title, "description": plan.description, "plan": plan.model_dump()},
     )
     for entrant in plan.agents:
-        if entrant.settings:
-            vary_agent(entrant.agent, entrant.name, entrant.settings)
+        if entrant.varies:
+            vary_agent(entrant.agent, entrant.name, entrant.settings, entrant.model)
     ours = experiment.runs.with_names().filter(Q(imported_at=None) | Q(hardware__in=going_on))
     done = _by_place(plan, ours.exclude(status__in=RESTARTED))
     broken = _by_place(plan, interrupted(experiment))
@@ -345,10 +355,15 @@ def _checked(path: Path, data: Mapping[str, Any]) -> Plan:
             raise wrong(f"settings of {entrant.slug}: {error}", remedy) from error
         if not (entrant.tasks or plan.tasks):
             raise wrong("tasks is []", f"a list of at least one task for {entrant.slug}")
-        if entrant.settings and not entrant.name:
-            raise wrong(f"{entrant.agent} has settings", "given a `name` of its own beside them")
-        if entrant.name and not entrant.settings:
-            raise wrong(f"{entrant.name} has no settings", f"called {entrant.agent}, as it is")
+        if entrant.varies and not entrant.name:
+            fault = f"{entrant.agent} has {'settings' if entrant.settings else 'a model'}"
+            raise wrong(fault, "given a `name` of its own beside them")
+        if entrant.name and not entrant.varies:
+            fault = f"{entrant.name} has neither settings nor a model"
+            raise wrong(fault, f"called {entrant.agent}, as it is")
+        if len(entrant.model) > MAX_NAME or not entrant.model.isprintable():
+            fault = f"the model of {entrant.slug} is {entrant.model[:MAX_NAME]!r}"
+            raise wrong(fault, f"one line, {MAX_NAME} characters at most")
     slugs = [entrant.slug for entrant in plan.agents]
     if twice := next((slug for slug in slugs if slugs.count(slug) > 1), None):
         raise wrong(f"{twice} enters twice", "one entry with all its tasks")

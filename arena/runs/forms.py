@@ -14,6 +14,7 @@ from django.http import QueryDict
 from arena.accounts.models import User
 from arena.catalog.availability import Availability, Cause, availabilities
 from arena.catalog.models import Agent, Hardware, Harness, Operator, Task, Worker
+from arena.runs.display.waiting import unserved
 from arena.runs.estimates import Estimate, Pairs, estimate, pairs
 from arena.runs.experiments import Entrant, Plan, new_slug
 from arena.runs.models import Run
@@ -111,7 +112,7 @@ class StartForm(forms.Form):
         devices = [
             (
                 slug,
-                device.name if device.queue in self._served else f"{device.name}, no worker online",
+                device.name if device.queue in self._served else f"{device.name}, no worker ready",
             )
             for slug, device in self._devices.items()
         ]
@@ -187,13 +188,15 @@ class StartForm(forms.Form):
 
     @cached_property
     def waits(self) -> list[str]:
-        """Return the names of the devices of the chosen runs that no live worker serves."""
+        """Return which workers the chosen runs lack, with what operators can do, by device."""
         chosen = self._devices.get(str(self["hardware"].value()))
         newest = sorted(self._devices.values(), key=lambda each: each.seen_at, reverse=True)
         known = [chosen] if chosen else newest
         kinds = {tuple(kinds_for(agent, task)) for agent, task in self.pairs.possible}
         found = {best_hardware(known, each, self._served) for each in kinds} if known else set()
-        return sorted({each.name for each in found if each.queue not in self._served})
+        lacking = [each for each in found if each.queue not in self._served]
+        lacks = (unserved(each.queue) for each in sorted(lacking, key=lambda each: each.name))
+        return [f"{missing} (operators: {remedy})" for missing, remedy in lacks]
 
     def clean_agent(self) -> list[str]:
         chosen: list[str] = self.cleaned_data["agent"]

@@ -18,3 +18,6 @@ class Scores(models.Model):
 
     class Meta:
         abstract = True
+
+
+SCORES = tuple(field.name for field in Scores._meta.local_fields)

@@ -55,7 +55,7 @@ class SubmitForm(forms.Form):
         self.tasks = list(Task.objects.runnable().select_related("operator"))
         served = Worker.objects.queues()
         devices = [
-            (device.slug, device.name + ("" if device.queue in served else ", no worker online"))
+            (device.slug, device.name + ("" if device.queue in served else ", no worker ready"))
             for device in Hardware.objects.order_by("name")
         ]
         # A browser would cut a longer text without a word; here it is refused.

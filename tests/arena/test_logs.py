@@ -76,10 +76,12 @@ def test_text_of_a_sender_as_json_is_cut_and_has_no_traceback() -> None:
     assert len(line["message"]) == logs.MAX_CHARACTERS and "traceback" not in line
 
 
-def test_line_of_a_sign_in_link_has_no_token(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("prefix", ["", "/arena"])
+def test_line_of_a_sign_in_link_has_no_token(caplog: pytest.LogCaptureFixture, prefix: str) -> None:
     caplog.set_level(logging.INFO, "arena.web_server")
-    details = {"method": "GET", "path": "/sign-in/7/abc-secret/", "status": 200, "client": "me"}
+    path = f"{prefix}/sign-in/7/abc-secret/"
+    details = {"method": "GET", "path": path, "status": 200, "client": "me"}
     web_server.log_action("http", "complete", details)
     (line,) = caplog.records
-    assert line.getMessage() == "GET /sign-in/… 200 from me"
+    assert line.getMessage() == f"GET {prefix}/sign-in/… 200 from me"
     assert "secret" not in str(vars(line))

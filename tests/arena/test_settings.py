@@ -113,7 +113,7 @@ import os, django
 os.environ["DJANGO_SETTINGS_MODULE"] = "arena.settings"
 django.setup()
 from django.core.cache import cache
-cache.add("attempts of a test", 0, 60)
+cache.add("attempts of a test", 0, None)
 print(cache.incr("attempts of a test"))
 """
 

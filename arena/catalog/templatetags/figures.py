@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeGuard
 
 from django import template
+from django.contrib.humanize.templatetags.humanize import naturaltime
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -93,6 +95,12 @@ class Scale:
 def times(value: float | None) -> str:
     """Format a speedup: 0.94×, 1.25×, 13.37×, 134×."""
     return f"{_ratio(value)}×" if _known(value) else NOTHING
+
+
+@register.filter
+def ago(at: datetime) -> SafeString:
+    """Format how long ago a time was, as a `<time>` element with the exact time: 3 minutes ago."""
+    return format_html('<time datetime="{}">{}</time>', at.isoformat(), naturaltime(at))
 
 
 @register.simple_tag
@@ -233,8 +241,11 @@ def exponent(value: float | None) -> str:
 
 @register.filter
 def micros(value: float | None) -> str:
-    """Format microseconds in the unit that fits: 7.25 µs, 2.17 ms, 3.50 s."""
-    if not _known(value):
+    """Format microseconds in the unit that fits: 7.25 µs, 2.17 ms, 3.50 s.
+
+    Zero is no time that was measured, and a dash.
+    """
+    if not (_known(value) and value):
         return NOTHING
     for bound, unit in ((1e3, "µs"), (1e6, "ms")):
         if value < bound:

@@ -103,8 +103,8 @@ def best_of(rounds: list[Round]) -> Round | None:
 
 def difference(rounds: list[Round], task: Task) -> str:
     """Say why the final verdict differs from the round that it judges; empty where it does not."""
-    measured = "" if task.has_one_speedup else " on the public cases"
     labels = task.kind.labels
+    measured = "" if task.kind.one_speedup else " on the public cases"
     quick = f"{labels.round}. The final verdict {labels.final}"
     judged = next((r for r in reversed(rounds) if r.final and r.final.verdict), None)
     if judged is None or judged.final is None or judged.speedup is None:

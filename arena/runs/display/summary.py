@@ -125,7 +125,7 @@ def verdict_of(run: Run, evaluation: Evaluation | None, past: Past | None = None
     cases = list(evaluation.measurements.public()) if evaluation and was_timed else []
     judging = evaluation is not None and evaluation.ended_at is None
     task = run.task_version.task
-    expected = (*PUBLIC_GATES, *results) if task.has_one_speedup else GATES
+    expected = (*PUBLIC_GATES, *results) if task.kind.one_speedup else GATES
     names = [name for name in GATES if name in expected]
     return {
         "evaluation": evaluation,

@@ -34,11 +34,12 @@ def line_of(event: Event) -> str:
 def verdict_of(run: Run) -> str:
     """Return the result of a run in one line."""
     words = [f"{run.task_version.task} by {run.agent} on {run.hardware}: {run.status}"]
-    if run.speedup is not None:
-        words.append(f"{speedup(run.speedup, run.low, run.high)} on seen cases")
+    kind = run.task_version.task.kind
+    if run.speedup is not None and not kind.one_speedup:
+        words.append(f"{speedup(run.speedup, run.low, run.high)} on public cases")
     if run.unseen_speedup is not None:
         unseen = speedup(run.unseen_speedup, run.unseen_low, run.unseen_high)
-        words.append(f"{unseen} on unseen ones")
+        words.append(f"{unseen} {kind.labels.short if kind.one_speedup else 'on held-out cases'}")
     if run.reason:
         words.append(run.reason)
     return _one_line(", ".join(words))
@@ -70,7 +71,8 @@ def _text(kind: str, body: dict[str, Any]) -> str | None:
             return f"         {body['gate']:<15} {body['verdict']}  {why}".rstrip()
         case "metric" if body["name"] == "speedup" and body["value"] is not None:
             number = speedup(body["value"], body["low"], body["high"])
-            return f"         {'speedup':<15} {number}, best {body['best']:.2f}x"
+            best = "" if body["best"] is None else f", best {body['best']:.2f}x"
+            return f"         {'speedup':<15} {number}{best}"
         case "message" if body["role"] == "assistant":
             return f"agent: {_first_line(body['text'])}"
         case "tool_call":

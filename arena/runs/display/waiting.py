@@ -57,11 +57,13 @@ def _waiting(name: str, ahead: int) -> Waiting:
 
 
 def unserved(name: str) -> tuple[str, str]:
-    """Return which worker is missing for a queue, and the remedy."""
-    if hardware := _hardware(name):
-        missing = f"no worker for {hardware.name} is online"
-        return missing, "run `make arena` on a machine with this device"
-    return f"no {_worker(name)} is online", "run `make arena`"
+    """Return which worker a queue lacks, and the remedy or problem, for operators."""
+    hardware = _hardware(name)
+    worker = f"worker for {hardware.name}" if hardware else _worker(name)
+    if problem := Worker.objects.problem_with(name):
+        return f"the {worker} takes no work", problem.removesuffix(".")
+    place = " on a machine with this device" if hardware else ""
+    return f"no {worker} is online", f"run `make arena`{place}"
 
 
 def _worker(name: str) -> str:

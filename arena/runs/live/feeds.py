@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Pace:
-    """Times of the feeds of a run, and how much a page may leave unconfirmed."""
+    """Times of the feeds, and how much a page may leave unconfirmed."""
 
     tick_seconds: float = 1.0
     """Delay of a frame after a lost nudge."""
@@ -63,6 +63,8 @@ class Pace:
     max_unseen_characters: int = 512 * 1024
     access_seconds: float = 30.0
     """After this time it is checked again that each viewer may still see the run."""
+    join_seconds: float = 10.0
+    """A page of a board that joins may have been rendered this long before."""
 
 
 @dataclass(eq=False)
@@ -106,6 +108,10 @@ class Feed:
 
     def add(self, watcher: Watcher) -> None:
         self.watchers.add(watcher)
+
+    def nudge(self) -> None:
+        """Take a nudge of the group."""
+        self.woken.set()
 
     def confirm(self, watcher: Watcher, seen: int) -> None:
         """Take a confirmation; a watcher that was behind is sent the cursor."""
@@ -209,7 +215,7 @@ class Hub:
     def _wake(self, group: str) -> None:
         for feed in self.feeds.values():
             if feed.group == group:
-                feed.woken.set()
+                feed.nudge()
 
 
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
@@ -224,18 +230,35 @@ class BoardFeed(Feed):
     """Sends `{within_ms}` when a state or a number of a run changes: pages are to refresh by then.
 
     Each page requests itself, at a random moment, so that the requests spread. A timer sends it
-    too, in case a nudge is lost.
+    too, in case a nudge is lost. A page that joins soon after a change was perhaps rendered before
+    it, so it is sent one as well. A feed that is made while others are followed knows of no earlier
+    nudge, and counts as a change; a listener that begins nudges it anyway.
     """
 
     def __init__(self, reader: Reader) -> None:
         super().__init__(sockets.BOARD)
+        self.pace = hub().pace
+        self.changed_at = time.monotonic() if hub().listener else float("-inf")
+        self.stale: set[Watcher] = set()
+
+    def add(self, watcher: Watcher) -> None:
+        super().add(watcher)
+        if time.monotonic() - self.changed_at < self.pace.join_seconds:
+            self.stale.add(watcher)
+            self.woken.set()
+
+    def nudge(self) -> None:
+        self.changed_at = time.monotonic()
+        self.stale |= self.watchers
+        super().nudge()
 
     async def follow(self) -> int:
         while True:
             await self.wait(BOARD_TICK_SECONDS)
-            within = min(BOARD_SECONDS_A_PAGE * (len(self.watchers) - 1), MAX_BOARD_SECONDS)
+            stale, self.stale = (self.stale or self.watchers) & self.watchers, set()
+            within = min(BOARD_SECONDS_A_PAGE * max(len(stale) - 1, 0), MAX_BOARD_SECONDS)
             frame = json.dumps({"within_ms": round(1000 * within)})
-            for watcher in list(self.watchers):
+            for watcher in stale:
                 await watcher.send(frame)
             await asyncio.sleep(max(1.0, within))
 

@@ -222,15 +222,8 @@ def reap_external_runs() -> int:
             continue
         silent = now - max(run.heartbeat_at, _last_verdict_at(run) or run.heartbeat_at) > SILENCE
         reason = f"Its agent sent nothing for {SILENCE.seconds // 60} minutes." if silent else ""
-        if reason := reason or _spent(run):
-            with transaction.atomic():
-                locked = Run.objects.select_for_update().get(pk=run.pk)
-                if locked.status == RunStatus.RUNNING and not _pending(locked).exists():
-                    note(
-                        run.pk, "limit", {"name": "silence" if silent else "budget", "text": reason}
-                    )
-                    _conclude(locked, reason)
-                    ended += 1
+        if reason or _spent(run):
+            ended += _end_if_spent(run, reason)
     return ended
 
 
@@ -305,14 +298,19 @@ def _spent(run: Run) -> str:
     return ""
 
 
-def _end_if_spent(run: Run) -> None:
+def _end_if_spent(run: Run, silent: str = "") -> bool:
+    """Conclude a run that is silent or beyond its budget, and return whether it was.
+
+    `silent` is the reason of a silent one. A pending verdict comes first.
+    """
     with transaction.atomic():
         locked = Run.objects.select_for_update().get(pk=run.pk)
         if locked.status != RunStatus.RUNNING or _pending(locked).exists():
-            return
-        if spent := _spent(locked):
-            note(run.pk, "limit", {"name": "budget", "text": spent})
-            _conclude(locked, spent)
+            return False
+        if reason := silent or _spent(locked):
+            note(run.pk, "limit", {"name": "silence" if silent else "budget", "text": reason})
+            _conclude(locked, reason)
+        return bool(reason)
 
 
 def _conclude(run: Run, reason: str) -> None:

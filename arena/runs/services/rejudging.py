@@ -11,7 +11,7 @@ from django.utils import timezone
 from arena import queue, sockets
 from arena.errors import Conflict
 from arena.runs.models import Evaluation, Run
-from arena.runs.scores import Scores
+from arena.runs.scores import SCORES
 from arena.runs.scoring.judges import judged_by
 from arena.runs.scoring.records import refresh_records
 from arena.runs.scoring.standings import keep_standing
@@ -24,8 +24,6 @@ from arena.runs.states import (
     Scope,
     outcome_of,
 )
-
-SCORES = tuple(field.name for field in Scores._meta.get_fields())
 
 
 def request_rejudging(final: Evaluation) -> Evaluation:

@@ -278,7 +278,7 @@ def _check_model(agent: Agent, owner: User | None) -> None:
 
 def kinds_of(task: Task) -> tuple[str, ...]:
     """Return the kinds of device that can judge a task, best first."""
-    version = task.version if task.has_one_speedup else None
+    version = task.version if task.kind.one_speedup else None
     return task.kind.device_kinds(task.track, version.public if version else {})
 
 

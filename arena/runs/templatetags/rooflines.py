@@ -15,6 +15,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from arena.catalog.templatetags.figures import figure, peak_name, peak_unit, share, times
+from arena.chart_svg import joined
 from arena.runs.display.roofline import Ceiling, Point, Roofline
 from arena.runs.models import Run
 
@@ -83,7 +84,7 @@ def roofline_svg(shown: Roofline, label: str) -> SafeString:
     ]
     return format_html(
         '<svg class="roofline" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>',
-        WIDTH, HEIGHT, label, format_html_join("", "{}", ((part,) for part in parts)),
+        WIDTH, HEIGHT, label, joined(parts),
     )  # fmt: skip
 
 
@@ -272,7 +273,7 @@ def records_svg(records: Sequence[Any]) -> SafeString:
     return format_html(
         '<svg class="roofline records" viewBox="0 0 {} {}" role="group" aria-label="{}">{}</svg>',
         WIDTH, STEPS_HEIGHT, "Records over time; the table has the same numbers",
-        format_html_join("", "{}", ((part,) for part in parts)),
+        joined(parts),
     )  # fmt: skip
 
 

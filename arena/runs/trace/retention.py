@@ -6,9 +6,12 @@ A page says that a trace is archived; the API reads it as before.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from django.db import transaction
@@ -22,6 +25,8 @@ from arena.runs.states import RUN_ACTIVE
 from arena.runs.trace import store
 
 BATCH = 100
+MAX_KEPT, MAX_KEPT_BYTES = 4, 16 * 2**20
+"""Archived traces that a process keeps unpacked, and the most bytes of one of them."""
 COLUMNS = ("seq", "rev", "t_ms", "kind", "span", "parent", "actor", "body")
 """Fields of an event that have the same name in its envelope."""
 RESTORED = "archive"
@@ -104,7 +109,7 @@ def lines(run: Run) -> Iterator[str]:
 def events_of(run: Run, first: int = 1) -> Iterator[Event]:
     """Yield the events of a run in order from seq `first` on, archived or not."""
     if archived := ArchivedTrace.objects.filter(pk=run.pk).first():
-        yield from (event for event in _archived(archived) if event.seq >= first)
+        yield from _archived(archived, first)
     yield from run.events.filter(seq__gte=first).order_by("seq").iterator()
 
 
@@ -112,9 +117,15 @@ def spent_by(archived: ArchivedTrace) -> Spending:
     return Spending(**archived.spent)
 
 
-def _archived(archived: ArchivedTrace) -> Iterator[Event]:
-    """Yield the events of an archived trace, as rows that are in no database."""
-    for line in store.get(archived.sha256).splitlines():
+def _archived(archived: ArchivedTrace, first: int = 1) -> Iterator[Event]:
+    """Yield the events of an archived trace from seq `first` on, as rows that are in no database.
+
+    A client reads a trace page by page, so the last ones stay unpacked; they are found by their
+    hash, so that none is out of date.
+    """
+    unpacked = _kept if archived.size <= MAX_KEPT_BYTES else _unpacked
+    found = unpacked(archived.sha256)
+    for line in islice(found, bisect_left(found, first, key=_seq_of), None):
         envelope: dict[str, Any] = json.loads(line)
         yield Event(
             run_id=archived.run_id,
@@ -123,3 +134,16 @@ def _archived(archived: ArchivedTrace) -> Iterator[Event]:
             producer=RESTORED,
             **{name: envelope[name] for name in COLUMNS},
         )
+
+
+def _unpacked(key: str) -> Sequence[str]:
+    """Return the lines of a stored trace. Raises store.Damaged."""
+    return store.get(key).splitlines()
+
+
+_kept = lru_cache(maxsize=MAX_KEPT)(_unpacked)
+
+
+def _seq_of(line: str) -> int:
+    seq: int = json.loads(line)["seq"]
+    return seq

@@ -26,8 +26,6 @@ JOINED_SHARE = 0.002
 MAX_POINTS = 200
 """Of a curve."""
 
-Number = float | int
-
 
 @dataclass(frozen=True)
 class Bar:

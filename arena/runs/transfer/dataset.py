@@ -15,11 +15,10 @@ from django.utils import timezone
 
 from arena.runs.models import Evaluation, Measurement, Run, Submission
 from arena.runs.querysets import RunQuerySet
-from arena.runs.scores import Scores
+from arena.runs.scores import SCORES
 from arena.runs.states import RUN_JUDGED, EvaluationStatus, Scope
 from arena.runs.trace import retention
 
-SCORES = tuple(field.name for field in Scores._meta.get_fields())
 RUN = {
     "id": "pk",
     "task": "task_version__task__operator__slug",

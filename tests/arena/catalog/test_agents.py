@@ -8,7 +8,7 @@ import pytest
 
 from arena.catalog.models import Agent, Harness
 from arena.catalog.services import create_agent, update_agent, vary_agent
-from arena.errors import Invalid
+from arena.errors import Conflict, Invalid
 
 pytestmark = pytest.mark.django_db
 SCHEMA = {"properties": {"effort": {"enum": ["low", "high"]}, "turns": {"type": "integer"}}}
@@ -113,3 +113,19 @@ def test_vary_agent_with_settings_that_its_harness_does_not_allow_is_refused(har
     with pytest.raises(Invalid, match="Settings of 'deep': effort: 'hgh' is not one of low, high"):
         vary_agent("coder", "deep", {"effort": "hgh"})
     assert vary_agent("coder", "deep", {"effort": "low"}).settings == {"effort": "low"}
+
+
+def test_vary_agent_with_another_model_keeps_its_settings(harness):
+    coder()
+    varied = vary_agent("coder", "small", {}, "haiku")
+    assert (varied.model, varied.provider) == ("haiku", "anthropic")
+    assert varied.settings == {"effort": "high"}
+    with pytest.raises(Conflict, match="another model"):
+        vary_agent("coder", "small", {}, "sonnet")
+
+
+def test_vary_agent_with_a_model_where_it_has_none_is_refused():
+    Agent.objects.create(slug="tuner", title="Tuner", adapter="tuner")
+    with pytest.raises(Invalid, match="its harness uses none"):
+        vary_agent("tuner", "small", {}, "haiku")
+    assert not Agent.objects.filter(slug="small").exists()

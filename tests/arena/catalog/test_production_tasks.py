@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from arena.accounts.models import User
-from arena.catalog.models import NATIVE, PRODUCTION, Agent, Hardware, Operator, Task, TaskVersion
+from arena.catalog.models import NATIVE, Agent, Hardware, Operator, Task, TaskVersion
 from arena.catalog.sync import sync_tasks
 from arena.errors import CannotWork, Conflict
 from arena.leaderboard.ranking.results import snapshot
@@ -19,7 +19,13 @@ from arena.runs import services
 from arena.runs.services.runs import kinds_for, kinds_of
 from arena.runs.submit_form import SubmitForm
 from evaluation.kinds.kernel.load import load_operator
-from evaluation.kinds.module.architectures import FOLDER, Architecture, architectures, find_task
+from evaluation.kinds.module.architectures import (
+    FOLDER,
+    TRACK,
+    Architecture,
+    architectures,
+    find_task,
+)
 from evaluation.kinds.module.description.descriptions import DESCRIBED
 from evaluation.kinds.module.kind import FAMILIES
 from evaluation.tasks.spec import find_operators, folder_of
@@ -65,7 +71,7 @@ def test_families_of_architectures_have_the_names_of_those_of_operators() -> Non
 def test_sync_writes_a_row_of_each_task_with_limits(tasks: Path) -> None:
     report = sync_tasks(tasks)
     assert not report.problems and SLUG in report.added
-    assert Task.objects.filter(operator__suite=PRODUCTION).count() == TASKS
+    assert Task.objects.filter(operator__suite=TRACK).count() == TASKS
     task = Task.objects.by_slug(SLUG).get()
     assert task.takes_runs and task.version is not None
     operator = task.operator
@@ -91,6 +97,18 @@ def test_task_of_a_split_model_runs_on_cpus_alone(tasks: Path) -> None:
         "gpu": ["eager"],
     }
     assert kinds_of(task) == ("cpu",)
+
+
+@pytest.mark.usefixtures("libraries")
+def test_task_without_error_limits_on_a_gpu_runs_on_cpus_alone(tasks: Path) -> None:
+    shutil.copy(FOLDER / "xlstm.toml", tasks / FOLDER.name)
+    report = sync_tasks(tasks)
+    assert not report.problems and "xlstm_rms_norm/production" in report.added
+    task = Task.objects.by_slug("xlstm_rms_norm/production").get()
+    assert kinds_of(task) == ("cpu",)
+    assert snapshot().catalog.tasks[task.pk].kinds == ("cpu",)
+    assert task.version is not None
+    assert "not judged on a GPU" in task.version.public["starter"]["TASK.md"]
 
 
 @pytest.mark.usefixtures("libraries")
@@ -180,7 +198,7 @@ def test_file_submitted_without_an_agent_waits_for_a_verdict(
 def test_modules_have_a_board_of_their_own(tasks: Path) -> None:
     sync_tasks(tasks)
     facts = snapshot().catalog.tasks
-    assert facts[Task.objects.by_slug(SLUG).get().pk].suite == PRODUCTION
+    assert facts[Task.objects.by_slug(SLUG).get().pk].suite == TRACK
     assert facts[Task.objects.by_slug("rms_norm/cpp-to-cpp").get().pk].suite == NATIVE
 
 

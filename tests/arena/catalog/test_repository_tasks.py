@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from arena.catalog.models import NATIVE, REPOSITORY, Operator, Task
+from arena.catalog.models import NATIVE, Operator, Task
 from arena.catalog.sync import sync_tasks
 from arena.catalog.task_folders import root_of
 from arena.leaderboard.ranking import boards
@@ -19,7 +19,7 @@ from arena.leaderboard.ranking.results import snapshot
 from arena.runs.scoring.standings import rebuild
 from arena.runs.services.runs import kinds_of
 from evaluation.kinds.repository import benchmark
-from evaluation.kinds.repository.task import load
+from evaluation.kinds.repository.task import TRACK, load
 from tests.arena.factories import judged_run
 from tests.evaluation.kinds.repository.conftest import TOML, write
 
@@ -40,8 +40,8 @@ def test_sync_writes_what_may_be_edited_and_what_is_run(folders):
     report = sync_tasks(*folders)
     assert (report.added, report.problems) == ([SLUG], [])
     task = Task.objects.by_slug(SLUG).get()
-    assert task.takes_runs and task.is_repository and task.has_one_speedup
-    assert task.operator.suite == REPOSITORY
+    assert task.takes_runs and task.kind.own_clock and task.kind.one_speedup
+    assert task.operator.suite == TRACK
     assert "[benchmark]" in task.operator.reference_source
     public = task.version.public
     assert set(public["starter"]) == {"TASK.md", "kernel.sh", "more/helper.sh"}
@@ -128,6 +128,6 @@ def test_results_have_a_board_of_their_own(folders, hardware):
     now = snapshot()
     ranked = {
         suite: [row.agent.slug for row in boards.board(Filters(suite=suite), now).rows]
-        for suite in (REPOSITORY, NATIVE)
+        for suite in (TRACK, NATIVE)
     }
-    assert ranked == {REPOSITORY: ["one"], NATIVE: ["native"]}
+    assert ranked == {TRACK: ["one"], NATIVE: ["native"]}

@@ -233,7 +233,17 @@ def test_tasks_are_listed_by_state_which_a_retirement_keeps(page: Client) -> Non
     retired = {tasks[0].slug}
     assert listed("retired") == retired
     assert listed("published") == listed("") - retired and tasks[1].slug in listed("published")
-    assert "It is too easy." in page.get(f"/tasks/one_/{tasks[0].track}/").content.decode()
+    assert "Reason: It is too easy." in page.get(f"/tasks/one_/{tasks[0].track}/").content.decode()
+
+
+def test_reviewer_reads_that_the_reference_decides_what_is_right(
+    client: Client, draft: Draft, staff: Any, reviewer: Any, bench: Hardware
+) -> None:
+    checked(draft, staff, True, admission(f"{NAME}/cpp-to-cpp", "0" * 64))
+    drafts.request_review(draft, staff)
+    client.force_login(reviewer)
+    shown = client.get(reverse("draft", args=[draft.pk])).content.decode()
+    assert "The reference decides what is right once it is published" in shown
 
 
 def test_tracks_that_no_check_judged_are_published_by_a_confirmation_alone(

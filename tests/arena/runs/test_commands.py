@@ -70,7 +70,9 @@ def test_run_prints_events_up_to_the_verdict(task, agent, workers, in_background
     output = call(*RUN, "--rounds", "3")
     assert "round 1: relu.cpp" in output
     assert "correctness     passed" in output
-    assert "relu/cpp-to-cpp by tuner on test-cpu: passed, 1.50x [1.42, 1.58] on seen" in output
+    assert (
+        "relu/cpp-to-cpp by tuner on test-cpu: passed, 1.50x [1.42, 1.58] on public cases" in output
+    )
     assert Run.objects.get().budget["rounds"] == 3
 
 
@@ -85,7 +87,7 @@ def test_run_that_failed_exits_with_1(task, agent, workers, in_background, valke
 @pytest.mark.parametrize(
     ("missing", "message"),
     [
-        ("agents", "no agent worker is online. Try again after: run `make arena`"),
+        ("agents", "no agent worker is online .run `make arena`"),
         ("build", "no build worker is online"),
         ("hw.test-cpu", "no worker for Test CPU is online.* on a machine with this device"),
     ],
@@ -95,6 +97,12 @@ def test_run_without_a_worker_for_a_queue_is_refused(task, agent, workers, missi
     with pytest.raises(CommandError, match=f"The run was not started: {message}"):
         call(*RUN)
     assert not Run.objects.exists()
+
+
+def test_run_whose_worker_takes_no_work_is_refused_with_its_problem(task, agent, workers):
+    Worker.objects.filter(name="hw.test-cpu").update(problem="Its disk is full.")
+    with pytest.raises(CommandError, match=r"for Test CPU takes no work \(Its disk is full\)\."):
+        call(*RUN)
 
 
 def test_run_with_an_invalid_request_is_refused(task, agent, workers):
@@ -212,6 +220,23 @@ def test_experiment_expands_globs_and_applies_settings_of_agents(plan):
     assert "0 started, 2 there" in call("experiment", str(plan))
 
 
+def test_plan_orders_runs_by_its_own_tasks_first():
+    plan = experiments.Plan(
+        slug="p",
+        title="P",
+        tasks=["c/x", "a/y"],
+        agents=[
+            experiments.Entrant(agent="one", tasks=["a/x", "b/x", "c/x"]),
+            experiments.Entrant(agent="two", tasks=["a/y"]),
+            experiments.Entrant(agent="three"),
+        ],
+    )
+    found = [(task, entrant.slug) for task, entrant, _, _ in plan.cells()]
+    first = [("c/x", "one"), ("c/x", "three"), ("a/y", "two"), ("a/y", "three")]
+    assert found == [*first, ("a/x", "one"), ("b/x", "one")]
+    assert len(found) == plan.size()
+
+
 VARIED = '[[agents]]\nagent = "tuner"\nname = "t"\nsettings = {{ seed = {} }}'
 
 
@@ -220,7 +245,10 @@ VARIED = '[[agents]]\nagent = "tuner"\nname = "t"\nsettings = {{ seed = {} }}'
     [
         ('agents = ["tuner", "tuner"]', "tuner enters twice"),
         ('[[agents]]\nagent = "tuner"\nsettings = { a = 1 }', "tuner has settings"),
-        ('[[agents]]\nagent = "tuner"\nname = "x"', "x has no settings"),
+        ('[[agents]]\nagent = "tuner"\nname = "x"', "x has neither settings nor"),
+        ('[[agents]]\nagent = "tuner"\nmodel = "m"', "tuner has a model"),
+        ('[[agents]]\nagent = "tuner"\nname = "t"\nmodel = "a\\nb"', "the model of t is"),
+        ('[[agents]]\nagent = "tuner"\nname = "t"\nmodel = "m"', "its harness uses none"),
         ('[[agents]]\nname = "x"', "agents.0.agent is missing"),
         ('[[agents]]\nagent = "tuner"\nname = "a b/<c>"\nsettings = { a = 1 }', "called 'a b/<c>'"),
         (f'[[agents]]\nagent = "tuner"\nname = "{"x" * 101}"\nsettings = {{ a = 1 }}', "called 'x"),

@@ -3,26 +3,26 @@
 A plan is a TOML file:
 
     title = "Two searches"
-    tasks = ["*/cuda-to-cuda", "softmax/triton-to-triton"]      # globs or names
+    tasks = ["*/cuda-to-cuda", "softmax/triton-to-triton"]      # globs or names, in this order
     hardware = ["nvidia-h200"]        # default: the best on this machine for the task
     repeats = 2                       # default 1
     agents = ["expert"]               # or tables:
 
     [[agents]]
     agent = "tuner"
-    tasks = ["rope/cuda-to-cuda"]     # default: those of the plan
+    tasks = ["rope/cuda-to-cuda"]     # default: those of the plan, which come first
     budget = { rounds = 3 }           # default: that of the plan
     name = "tuner-7"                  # with settings it is another agent, which needs a name
-    settings = { seed = 7 }
+    settings = { seed = 7 }           # and so with a `model` of its provider
 
     [budget]
     rounds = 6
     seconds = 60
 
 With --until-done this process executes everything, without a web server, a queue server or other
-workers. Besides what the judge needs, only Django, pydantic and dramatiq must be installed. After
-an interruption the same command continues; on another machine with the same hardware, --continue
-names the results so far.
+workers. Besides what the judge needs, only Django, pydantic, dramatiq and jsonschema must be
+installed. After an interruption the same command continues; on another machine with the same
+hardware, --continue names the results so far.
 """
 
 from __future__ import annotations

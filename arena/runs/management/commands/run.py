@@ -55,7 +55,7 @@ class Command(BaseCommand):
         """Refuse a run that no worker would execute."""
         if nobody := dead_end(run):
             missing, remedy = unserved(nobody)
-            raise CommandError(f"The run was not started: {missing}. Try again after: {remedy}.")
+            raise CommandError(f"The run was not started: {missing} ({remedy}).")
 
     def _follow(self, run: Run) -> None:
         """Print the events until the run ends. Ctrl-C cancels the run; a second one exits."""

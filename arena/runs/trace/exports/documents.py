@@ -128,10 +128,11 @@ def _facts(run: Run) -> list[str]:
     facts = [f"Run {run.pk} on {run.hardware.name}: {run.status}"]
     if run.agent.model:
         facts.append(f"Model {run.agent.model}, {run.agent.adapter} {run.harness_version}".strip())
-    if run.speedup is not None:
-        facts.append(f"Speedup on public cases {times(run.speedup)}")
+    kind = run.task_version.task.kind
+    if run.speedup is not None and not kind.one_speedup:
+        facts.append(f"Speedup, public: {times(run.speedup)}")
     if run.unseen_speedup is not None:
-        facts.append(f"Speedup on held-out cases {times(run.unseen_speedup)}")
+        facts.append(f"{kind.labels.speedup}: {times(run.unseen_speedup)}")
     return [*facts, f"{run.last_seq} events"]
 
 

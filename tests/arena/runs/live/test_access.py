@@ -13,7 +13,6 @@ from django.utils import timezone
 from arena.accounts.models import User
 from arena.runs.live import feeds
 from tests.arena.runs.live.test_feeds import joined, log, seqs_until
-from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = [
     pytest.mark.anyio,
@@ -58,7 +57,7 @@ async def test_socket_ends_with_what_allowed_it(start, alice, bob, who, change):
     last = await sync_to_async(log)(run, "still allowed")
     assert await seqs_until(ws, last) == [last]
     await sync_to_async(change)(user)
-    while (sent := await ws.receive_output(timeout=PATIENCE_SECONDS))["type"] == "websocket.send":
+    while (sent := await ws.receive_output())["type"] == "websocket.send":
         assert not json.loads(sent["text"])["html"]
     assert (sent["type"], sent["code"]) == ("websocket.close", feeds.ACCESS_ENDED)
 
@@ -71,9 +70,7 @@ async def test_socket_of_one_that_may_no_longer_leaves_those_of_others(start, al
     first, _ = await joined(run, charlie)  # whose user stands for those of the feed
     second, _ = await joined(run, bob)
     await sync_to_async(demote)(charlie)
-    while (sent := await first.receive_output(timeout=PATIENCE_SECONDS))[
-        "type"
-    ] != "websocket.close":
+    while (sent := await first.receive_output())["type"] != "websocket.close":
         assert not json.loads(sent["text"])["html"]
     last = await sync_to_async(log)(run, "for bob")
     assert await seqs_until(second, last) == [last]

@@ -71,6 +71,20 @@ async def test_listener_ends_whenever_it_is_cancelled() -> None:
         assert not pending, f"after {rounds} rounds of the event loop"
 
 
+@pytest.mark.anyio
+@pytest.mark.usefixtures("valkey")
+async def test_board_page_that_joins_a_hub_at_work_refreshes() -> None:
+    """A change between its rendering and its joining woke no feed of boards: there was none."""
+    hub, other, frames = feeds.hub(), feeds.Watcher(nothing, nothing), asyncio.Queue[str]()
+    of_run = hub.join(other, "run", lambda reader: Silent("run.x"))
+    await listening(hub, of_run)
+    page = feeds.Watcher(frames.put, nothing)
+    boards = hub.join(page, "board", feeds.BoardFeed)
+    assert await asyncio.wait_for(frames.get(), PATIENCE_SECONDS) == '{"within_ms": 0}'
+    hub.leave(page, "board", boards)
+    hub.leave(other, "run", of_run)
+
+
 class Waiting(feeds.Feed):
     """A feed that waits to be woken, without end."""
 

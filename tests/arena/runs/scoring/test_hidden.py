@@ -21,7 +21,6 @@ from tests.arena.factories import (
     gate,
 )
 from tests.arena.talk import opened
-from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.django_db
 HIDDEN = re.compile(rf"{HIDDEN_CASE}|(?<![\d.]){HIDDEN_SYMBOL}(?!\d)")
@@ -80,10 +79,10 @@ def test_api_responses_omit_hidden_cases(client, run, bob, who):
 async def test_socket_frames_omit_hidden_cases(start, bob, valkey):
     run = await sync_to_async(start)()
     ws = await opened(f"/ws/runs/{run.pk}/", bob)
-    frames = [await ws.receive_json_from(timeout=PATIENCE_SECONDS)]
+    frames = [await ws.receive_json_from()]
     await sync_to_async(finished)(run)
     while not frames[-1]["ended"]:
-        frames.append(await ws.receive_json_from(timeout=PATIENCE_SECONDS))
+        frames.append(await ws.receive_json_from())
     await ws.disconnect()
     assert any("generalization" in frame["html"] for frame in frames)
     assert_hides(json.dumps(frames))

@@ -6,18 +6,20 @@ import random
 from datetime import timedelta
 from functools import partial
 
+import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from arena.catalog.models import Agent, Hardware, Task
 from arena.leaderboard.ranking.boards import board, results
+from arena.leaderboard.ranking.columns import place_numbers
 from arena.leaderboard.ranking.filters import Filters
 from arena.leaderboard.ranking.rankings import rank
-from arena.leaderboard.ranking.results import newest_of, snapshot
+from arena.leaderboard.ranking.results import rows_of, snapshot
 from arena.runs import services
 from arena.runs.models import Experiment, Run, SpeedRecord, Standing
-from arena.runs.scoring.standings import keep_standing, rebuild, state
+from arena.runs.scoring.standings import NEWEST_FIRST, keep_standing, rebuild, state
 from tests.arena.factories import finished, hide, judged_run
 
 pytestmark = pytest.mark.django_db
@@ -207,7 +209,8 @@ def _compare(filters: Filters) -> None:
         runs = runs.filter(created_at__date__gte=filters.since)
     if filters.until:
         runs = runs.filter(created_at__date__lte=filters.until)
-    rows, agents = newest_of(runs), Agent.objects.in_bulk()
+    rows, agents = rows_of(runs.order_by(*NEWEST_FIRST)), Agent.objects.in_bulk()
+    rows = rows[np.unique(place_numbers(rows)[0], return_index=True)[1]]
     kept = results(snapshot(), board(filters).filters)
     assert sorted(kept["run"].tolist()) == sorted(rows["run"].tolist()), filters
     shown = board(filters)

@@ -109,6 +109,14 @@ def test_turn_has_its_duration_tokens_and_tools(start):
     ]
 
 
+def test_turn_without_a_duration_shows_none(start, client):
+    run = start()
+    end = EventDraft("span_end", {"span_kind": "turn"}, id="agent-1-end", span="agent-1")
+    record(run, (100, turn(1)), (100, message("I see.")), (100, end))
+    shown = client.get(f"/runs/{run.pk}/outline/").content.decode()
+    assert "Turn 1" in shown and not re.search(r'class="num">\s*[^<\s]', shown)
+
+
 def test_message_begins_a_turn_where_an_agent_marks_none(start):
     run = start()
     _, first, _, _, second = record(

@@ -172,6 +172,21 @@ def test_api_of_an_archived_run_reads_its_events_and_their_texts(client: Client,
     assert Blob.objects.get().content == ""
 
 
+def test_pages_of_an_archived_trace_read_its_file_once(client: Client, run: Run) -> None:
+    before = envelopes(run)
+    command("--days", "30")
+    address = f"/api/v1/runs/{run.pk}/events"
+    first = client.get(address, {"after": 0, "limit": 2}).json()
+    store.storages[store.NAME].delete(store.name_of(ArchivedTrace.objects.get().sha256))
+    found = list(first["events"])
+    while first["more"]:
+        first = client.get(address, {"after": found[-1]["seq"], "limit": 2}).json()
+        found += first["events"]
+    assert found == before
+    earlier = client.get(address, {"before": 4, "limit": 2}).json()["events"]
+    assert earlier == before[1:3]
+
+
 def test_archived_private_run_is_offered_to_those_who_see_it(
     client: Client, run: Run, alice: User
 ) -> None:

@@ -180,6 +180,13 @@ def test_lines_of_concatenated_xz_files_reads_both(tmp_path):
     assert list(results.lines_of(path)) == [b"a\n", b"bc\n"]
 
 
+def test_file_packed_in_parts_is_read_whole(tmp_path):
+    path = tmp_path / "r.jsonl.xz"
+    lines = [b"%d\n" % number + b" " * 2**20 + b"\n" for number in range(33)]
+    path.write_bytes(results.PACKED[path.suffix](b"".join(lines)))
+    assert b"".join(results.lines_of(path)) == b"".join(lines)
+
+
 def test_import_xz_with_huge_dictionary_is_refused(tmp_path):
     large = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2 * results.MAX_UNPACK_BYTES}]
     path = tmp_path / "r.jsonl.xz"
