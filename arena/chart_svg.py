@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from django.utils.html import format_html, format_html_join
@@ -36,6 +37,7 @@ SYMBOLS = {
     "circle": "M{r} 0A{r} {r} 0 1 1 -{r} 0A{r} {r} 0 1 1 {r} 0Z",
     "square": "M-{r} -{r}H{r}V{r}H-{r}Z",
     "diamond": "M0 -{d}L{d} 0L0 {d}L-{d} 0Z",
+    "triangle-up": "M-{d} {r}H{d}L0 -{d}Z",
     "triangle-down": "M-{d} -{r}H{d}L0 {d}Z",
     "star-diamond": "M0 -{d}L{h} -{h}L{d} 0L{h} {h}L0 {d}L-{h} {h}L-{d} 0L-{h} -{h}Z",
     "x": "M-{r} -{r}L{r} {r}M-{r} {r}L{r} -{r}",
@@ -132,18 +134,24 @@ def chart_svg(figure: Figure, label: str = "") -> SafeString:
     return format_html(
         '<svg class="drawing" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" {}'
         ' font-family="sans-serif" font-size="12" fill="{}">{}</svg>',
-        WIDTH, plot.height, role, SOFT, _joined(parts),
+        WIDTH, plot.height, role, SOFT, joined(parts),
     )  # fmt: skip
 
 
 def _plot(layout: Mapping[str, Any], traces: Sequence[Mapping[str, Any]], top: float) -> Plot:
-    """Lay the axes out: labels of the y axis take the room that the longest one needs."""
+    """Lay the axes out: labels of the y axis take the room that the longest one needs.
+
+    Axes hold the lines of the layout, as Plotly's do, so that none is drawn over the labels.
+    """
     height = layout.get("height", HEIGHT)
     shown = {name: layout[f"{name[0]}axis{name[1:]}"] for name in _axis_names(layout)}
     names = {"x": [(trace["x"], trace.get("error_x")) for trace in traces]}
     for trace in traces:
         held = names.setdefault(trace.get("yaxis", "y"), [])
         held.append((trace["y"], trace.get("error_y")))
+    for shape, name in product(layout.get("shapes", ()), "xy"):
+        if shape.get(f"{name}ref") != "paper":
+            names.setdefault(name, []).append(((shape[f"{name}0"], shape[f"{name}1"]), None))
     titled = TITLE_ROOM if _title(shown["x"]) else 0
     bottom = height - TICK_ROOM - titled - 4
     upright = {
@@ -264,7 +272,7 @@ def _trace(trace: Mapping[str, Any], plot: Plot) -> Iterator[SafeString]:
             parts.append(_text(point[0], point[1] - 9, trace["text"][number], "middle", INK))
         if parts:
             title = format_html("<title>{}</title>", _hover(trace, number))
-            yield format_html("<g>{}{}</g>", title, _joined(parts))
+            yield format_html("<g>{}{}</g>", title, joined(parts))
 
 
 def _path(
@@ -342,7 +350,7 @@ def _legend_item(trace: Mapping[str, Any], at: float, row: int) -> SafeString:
         parts.append(_path([(at, y), (at + 16, y)], trace.get("line", {}), _colour(trace)))
     if "markers" in trace["mode"]:
         parts.append(_marker(trace["marker"] | {"opacity": 1}, 0, at + 8, y))
-    return format_html("{}{}", _joined(parts), _text(at + 22, y + 4, trace["name"], "start", INK))
+    return format_html("{}{}", joined(parts), _text(at + 22, y + 4, trace["name"], "start", INK))
 
 
 def _colour(trace: Mapping[str, Any]) -> str:
@@ -401,5 +409,6 @@ def _text(x: float, y: float, text: str, anchor: str, colour: str = SOFT) -> Saf
     )  # fmt: skip
 
 
-def _joined(parts: Sequence[SafeString]) -> SafeString:
+def joined(parts: Iterable[SafeString]) -> SafeString:
+    """Return parts of a drawing one after the other."""
     return format_html_join("", "{}", ((part,) for part in parts))

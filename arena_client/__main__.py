@@ -172,8 +172,11 @@ def _source(path: Path) -> str | None:
     """Return the text of a kernel; None, and a message, for one that an arena would refuse."""
     try:
         source = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        print(f"arena: {path} cannot be read: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"arena: {path} cannot be read: {error.strerror}", file=sys.stderr)
+        return None
+    except UnicodeDecodeError:
+        print(f"arena: {path} is not text in UTF-8; submit the source", file=sys.stderr)
         return None
     if problem := _problem(source):
         print(f"arena: {path} {problem}", file=sys.stderr)
@@ -263,10 +266,14 @@ def _agent(arena: Arena, chosen: argparse.Namespace) -> int:
 
 def _follow(arena: Arena, run_id: str, after: int = 0) -> int:
     """Print the events of a run above `after` until it ends, then its verdict."""
-    for event in arena.watch(run_id, after):
-        if line := line_of(event):
-            print(line, flush=True)
-    run = arena.run(run_id)
+    try:
+        for event in arena.watch(run_id, after):
+            if line := line_of(event):
+                print(line, flush=True)
+        run = arena.run(run_id)
+    except (OSError, TimeoutError):
+        print(f"arena: no connection; later: arena watch {run_id}", file=sys.stderr)
+        raise
     print(_printable(_result(run)))
     if run["status"] == "broken":
         return FAULT

@@ -52,7 +52,7 @@ class JudgedOut(Schema):
     hidden_speedup: float | None
     precision_rule: str
     device: str = Field(validation_alias="file.device")
-    judge_version: str = Field(validation_alias="file.judge_version")
+    judge_version: str
 
 
 class KernelOut(Schema):

@@ -38,7 +38,7 @@ FiltersIn = derived(
     ),
     holds=(
         Literal["", "right", "kept", "specialised"],
-        Field("", description="Results by hidden sizes that alone count as solved."),
+        Field("", description="Results by held-out sizes that alone count as solved."),
     ),
     judge=(str, Field("", description="A version of the judge: the newest with a rank.")),
 )

@@ -8,10 +8,17 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
-from arena.catalog.models import PRODUCTION
 from arena.errors import NotFound
-from arena.leaderboard.production import Entry, best_of, chosen_device, entries, judged
+from arena.leaderboard.production.architectures import (
+    FACTS,
+    Entry,
+    best_of,
+    chosen_device,
+    entries,
+    judged,
+)
 from arena.leaderboard.ranking.results import Snapshot, snapshot
+from evaluation.kinds.module.architectures import TRACK
 
 router = Router(tags=["production"])
 
@@ -84,11 +91,10 @@ def _on(hardware: str) -> tuple[Snapshot, str]:
 
 
 def _shown(entry: Entry, now: Snapshot, device: str, counts: Mapping[int, int]) -> dict[str, Any]:
-    names = ("name", "title", "family", "library", "model", "paper", "stand_in", "note")
     best = {each.module.task: each for each in best_of(now, device, entry.modules)}
     modules = [
         {
-            "task": f"{module.operator}/{PRODUCTION}",
+            "task": f"{module.operator}/{TRACK}",
             "title": module.title,
             "module": module.path,
             "judged": counts.get(module.task, 0),
@@ -96,4 +102,4 @@ def _shown(entry: Entry, now: Snapshot, device: str, counts: Mapping[int, int]) 
         }
         for module in entry.modules
     ]
-    return {**{n: getattr(entry, n) for n in names}, "hardware": device, "modules": modules}
+    return {**{n: getattr(entry, n) for n in FACTS}, "hardware": device, "modules": modules}

@@ -23,6 +23,7 @@ from arena.api.production import router as production_router
 from arena.api.submissions import router as submissions_router
 from arena.errors import QuotaExceeded, UserError
 
+Handler = Callable[[HttpRequest], HttpResponse]
 DOCS = f"See {settings.PREFIX}/api/v1/docs."
 
 api = DocumentedAPI(
@@ -112,9 +113,7 @@ def unknown_url(request: HttpRequest, rest: str) -> HttpResponse:
     return error_response(request, 404, "not_found", f"There is no {request.path}.")
 
 
-def api_errors(
-    get_response: Callable[[HttpRequest], HttpResponse],
-) -> Callable[[HttpRequest], HttpResponse]:
+def api_errors(get_response: Handler) -> Handler:
     """Turn the errors of other middleware below /api/ into errors of the API."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
@@ -128,9 +127,7 @@ def api_errors(
     return middleware
 
 
-def api_heads(
-    get_response: Callable[[HttpRequest], HttpResponse],
-) -> Callable[[HttpRequest], HttpResponse]:
+def api_heads(get_response: Handler) -> Handler:
     """Answer HEAD below /api/ like GET, without the body."""
 
     def middleware(request: HttpRequest) -> HttpResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated, Any
 
 from django.db.models import Q
@@ -151,10 +152,10 @@ def _page_of_archive(
     run: Run, after: int | None, before: int | None, limit: int
 ) -> tuple[list[Event], bool]:
     """Return a page of events of a run whose trace is archived, and whether there are more."""
-    events = list(retention.events_of(run))
     if after is not None:
-        found = [event for event in events if event.seq > after]
+        found = list(islice(retention.events_of(run, after + 1), limit + 1))
         return found[:limit], len(found) > limit
+    events = retention.events_of(run)
     found = [event for event in events if before is None or event.seq < before]
     return found[-limit:], len(found) > limit
 

@@ -11,6 +11,7 @@ from arena.charts import (
     INK,
     LINE,
     SERIES,
+    SOFT,
     Figure,
     figure,
     hollow,
@@ -59,24 +60,40 @@ def generalization_chart(rows: Sequence[Row]) -> Figure:
 
 
 def forest_chart(rows: Sequence[Row]) -> Figure:
-    """Draw the speedup over the set of each agent, the first one at the top."""
+    """Draw the speedup over the set of each agent, the first one at the top.
+
+    One that submitted nothing has its line without a point.
+    """
     shown = list(rows)[::-1]
-    slower = [row.set_high < 1 and not row.noisy for row in shown]
-    data = []
+    data: list[Figure] = []
     for name, colour, chosen in (
         ("speedup over the set, 95% CI", SERIES[0], False),
         ("slower than the baseline", "var(--red)", True),
     ):
-        drawn = [row for row, slow in zip(shown, slower, strict=True) if slow is chosen]
-        points = [(_place(row), row.set_speedup, row.set_low, row.set_high) for row in drawn]
-        marker = {"color": colour, "size": 9, "symbol": symbols("square", drawn)}
+        drawn = [
+            (row, reached)
+            for row in shown
+            if (reached := row.over_set) and _is_slower(row) is chosen
+        ]
+        points = [(_place(row), each.speedup, each.low, each.high) for row, each in drawn]
+        symbol = symbols("square", [row for row, _ in drawn])
+        marker = {"color": colour, "size": 9, "symbol": symbol}
         if points:
             data.append(speedups(name, points, "x", marker, "%{y}: %{x:.2f}×<extra></extra>"))
+    if silent := [_place(row) for row in shown if row.over_set is None]:
+        trace = {"type": "scatter", "mode": "markers", "name": "submitted nothing"}
+        places = {"x": [None] * len(silent), "y": silent}
+        data.append({**trace, **places, "marker": {"color": SOFT}, "showlegend": False})
     order = [_place(row) for row in shown]
     y = {"automargin": True, "tickfont": {"color": INK}, "type": "category"}
-    y |= {"categoryorder": "array", "categoryarray": order}
+    y |= {"categoryorder": "array", "categoryarray": order, "range": [-0.5, len(order) - 0.5]}
     x = {**title("speedup over the set"), "ticksuffix": "×"}
     return figure(data, x=x, y=y, one="x")
+
+
+def _is_slower(row: Row) -> bool:
+    """Return whether an agent is surely slower than the baselines over the set."""
+    return row.set_high is not None and row.set_high < 1 and not row.noisy
 
 
 def _place(row: Row) -> str:
@@ -97,10 +114,7 @@ def frontier_chart(shown: Frontier) -> Figure:
         if not points:
             continue
         rows = [point.row for point in points]
-        places = [
-            (point.spent, point.row.set_speedup, point.row.set_low, point.row.set_high)
-            for point in points
-        ]
+        places = [(p.spent, p.over_set.speedup, p.over_set.low, p.over_set.high) for p in points]
         marker = {"color": colour, "size": 10, "symbol": symbols(symbol, rows)}
         drawn = speedups(name, places, "y", marker, hover)
         drawn |= {"text": [p.row.agent.title for p in points], "textposition": "top center"}
@@ -109,8 +123,8 @@ def frontier_chart(shown: Frontier) -> Figure:
             drawn |= {"mode": "lines+markers+text", "line": {"color": LINE, "shape": "hv"}}
         data.append(drawn)
     x = {**title(axis), **_spending_axis(shown)}
-    bottom = min(1.0, *(point.row.set_low for point in shown.points))
-    top = max(point.row.set_high for point in shown.points)
+    bottom = min(1.0, *(point.over_set.low for point in shown.points))
+    top = max(point.over_set.high for point in shown.points)
     room = 0.15 * max(top - bottom, 0.5)
     y = {**title("speedup over the set"), "ticksuffix": "×", "range": [bottom - room, top + room]}
     return figure(data, x=x, y=y, one="y")

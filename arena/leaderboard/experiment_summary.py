@@ -10,7 +10,7 @@ from arena.catalog.models import Agent, Hardware, Task
 from arena.leaderboard.ranking.columns import Columns, Rows
 from arena.leaderboard.ranking.filters import EVERY, Filters
 from arena.leaderboard.ranking.intervals import faster, measured, ratio
-from arena.leaderboard.ranking.rankings import Ranking, chosen_version, rank
+from arena.leaderboard.ranking.rankings import Ranking, chosen_version, rank, silent, submitted
 from arena.leaderboard.ranking.results import rows_of, snapshot
 from arena.leaderboard.ranking.task_sets import task_set
 from arena.runs import experiments
@@ -172,8 +172,10 @@ def _standings(judged: Sequence[Run], planned: frozenset[str]) -> list[Standings
             each: partial(by_version.__getitem__, each) for each in sorted(by_version, key=age_of)
         }
         judge = chosen_version(reads, agents, tasks)
-        ranking = rank(by_version[judge], agents, tasks)
-        found.append(Standings(device, judge, ranking, len(own) - len(by_version[judge])))
+        of_judge = own["judge"] == judge
+        ranking = rank(own[of_judge | silent(own, tasks)], agents, tasks)
+        older = int((submitted(own) & ~of_judge).sum())
+        found.append(Standings(device, judge, ranking, older))
     return found
 
 

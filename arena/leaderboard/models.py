@@ -86,10 +86,6 @@ class Composition(Retried):
         """Return what waits for a worker of its hardware."""
         return "compose", self.hardware.queue, self.pk
 
-    @property
-    def active(self) -> bool:
-        return self.status in ACTIVE
-
 
 class AnnouncementKind(models.TextChoices):
     RECORD = "record", "Record"

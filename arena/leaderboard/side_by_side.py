@@ -49,6 +49,11 @@ class Row:
     number: int
     cells: Sequence[Cell]
 
+    @property
+    def is_after(self) -> bool:
+        """Return whether no run has a round here: its turns follow their last rounds."""
+        return not any(cell.rounds for cell in self.cells)
+
 
 @dataclass(frozen=True)
 class Courses:

@@ -12,12 +12,11 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from arena.catalog.models import PRODUCTION, Hardware
+from arena.catalog.models import Hardware
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value
-from arena.leaderboard.compositions import measured, together
 from arena.leaderboard.models import Composition
-from arena.leaderboard.production import (
+from arena.leaderboard.production.architectures import (
     FAMILY_TITLES,
     Best,
     Entry,
@@ -31,6 +30,7 @@ from arena.leaderboard.production import (
     entries,
     judged,
 )
+from arena.leaderboard.production.compositions import measured, together
 from arena.leaderboard.ranking.boards import Option
 from arena.leaderboard.ranking.results import Snapshot, snapshot
 from arena.pages.charts.files import chart_file
@@ -51,6 +51,7 @@ from arena.runs.display.funnels import (
 )
 from arena.runs.models import Run
 from evaluation.device_kind import CPU
+from evaluation.kinds.module.architectures import TRACK
 from evaluation.kinds.module.description.brief import Facts
 from evaluation.types import GateName, Interval
 
@@ -160,7 +161,7 @@ def index(request: HttpRequest) -> HttpResponse:
     slug = device.slug if device else ""
     counts = judged(now, slug)
     every = entries()
-    published, verdicts = best_by_operator(PRODUCTION), counted(PRODUCTION)
+    published, verdicts = best_by_operator(TRACK), counted(TRACK)
     family = request.GET.get("family", "")
     cards = [
         Card(
@@ -231,7 +232,7 @@ def architecture(request: HttpRequest, name: str) -> HttpResponse:
     ]
     composed = _composed(entry, now, device)
     names = {module.operator: entry.short(module.title) for module in entry.modules}
-    published = verdicts_on(names, PRODUCTION)
+    published = verdicts_on(names, TRACK)
     context = {
         "entry": entry,
         "tabs": tabs,

@@ -14,6 +14,7 @@ from arena.catalog.models import Task
 from arena.published.models import PublishedVerdict
 from arena.published.verdicts import Shown
 from arena.runs.display.charts import funnel_chart
+from evaluation.judge.kinds import kind_of
 from evaluation.types import GateName
 
 TOTAL = "total"
@@ -36,6 +37,7 @@ def published_verdict(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         "shown": shown,
         "verdict": found,
+        "deployed": kind_of(found.track).deployed,
         "funnel": shown.funnel,
         "funnel_chart": funnel_chart(shown.funnel.lines) if shown.funnel else None,
         "task": task,

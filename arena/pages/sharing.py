@@ -20,6 +20,7 @@ from arena.leaderboard.kernels.records import Record, records
 from arena.leaderboard.models import Announcement, AnnouncementKind
 from arena.leaderboard.ranking.boards import Board, board
 from arena.leaderboard.ranking.filters import Filters
+from arena.leaderboard.ranking.rankings import PROVISIONAL
 from arena.leaderboard.ranking.results import snapshot
 from arena.pages.leaderboard.board_view import filters_of
 from arena.runs.agents import visible_to
@@ -100,8 +101,9 @@ def _record_title(record: Record) -> str:
 
 def _record_text(record: Record) -> str:
     before = "the baseline" if record.is_first else f"the record of {times(record.beaten)}"
+    of = record.run.task_version.task.kind.labels.short
     return (
-        f"{times(record.run.unseen_speedup)} on held-out sizes, {times(record.gain)} as fast as "
+        f"{times(record.run.unseen_speedup)} ({of}), {times(record.gain)} as fast as "
         f"{before}. Judge version {record.run.judge_version or 'unknown'}."
     )
 
@@ -177,8 +179,10 @@ def badge(request: HttpRequest, slug: str) -> HttpResponse:
     if row is None:
         value = "not tried"
     else:
-        place = f"rank {row.rank}" if row.rank else "provisional"
-        value = f"{place}, {times(row.set_speedup)}"
+        without = "provisional" if row.unranked == PROVISIONAL else "not ranked"
+        place = f"rank {row.rank}" if row.rank else without
+        reached = "no submission" if row.set_speedup is None else times(row.set_speedup)
+        value = f"{place}, {reached}"
     context = {"label": device, "value": value, "title": f"{agent.title} on {device}: {value}"}
     for name in ("label", "value"):
         context[f"{name}_width"] = str(20 + 7 * len(context[name]))

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
 
 from arena.audit.services import last_reason
-from arena.catalog.models import NATIVE, PRODUCTION, Task, TaskQuerySet
+from arena.catalog.models import NATIVE, Task, TaskQuerySet
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value, words_of
 from arena.leaderboard.charts import memory_chart
@@ -38,8 +38,6 @@ from arena.runs.querysets import RunQuerySet
 from arena.runs.states import RUN_JUDGED
 from evaluation.judge.kinds import kind_of
 
-BRIEF = "TASK.md"
-"""The file of a workspace that has the prompt, which stands above."""
 MAX_RECENT_RUNS = 10
 MAX_RECORDS = 10
 TASKS_A_PAGE = 25
@@ -62,8 +60,10 @@ def tasks(request: HttpRequest) -> HttpResponse:
     words = words_of(request)
     published = Task.objects.visible_to(request.user).published()
     found = published.matching(**chosen).named(words).select_related("operator")
-    production = any(kind_of(chosen[name]).deployed for name in ("suite", "track"))
-    devices = options(Filters(suite=PRODUCTION) if production else Filters(), "hardware")
+    kinds = [kind_of(chosen[name]) for name in ("suite", "track")]
+    kind = next((each for each in kinds if each.one_speedup), kinds[0])
+    filters = Filters(suite=kind.track) if kind.deployed else Filters()
+    devices = options(filters, "hardware")
     asked = request.GET.get("hardware", "")
     device = next(
         (each for each in devices if each.value == asked), devices[0] if devices else None
@@ -104,13 +104,12 @@ def tasks(request: HttpRequest) -> HttpResponse:
         "listed": listed,
         "scale": Scale.over([best for _, best, _ in listed if best]),
         "words": words,
-        "chosen": chosen,
         "selects": selects,
         "problems": problems,
         "device": device,
         "devices": devices,
         "narrowed": bool(words or state or any(chosen.values())),
-        "production": production,
+        "kind": kind,
     }
     return render(request, "tasks.html", context)
 
@@ -190,20 +189,20 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "kind": shown.kind,
         "retired_because": last_reason("task.retire", shown) if shown.status == "retired" else "",
         "facts": version and version.facts,
-        "one_speedup": shown.speedup_label if shown.has_one_speedup else "",
+        "one_speedup": shown.kind.labels.speedup if shown.kind.one_speedup else "",
         "hidden": sorted(public.get("hidden_cases", {}).items()),
         "prompt": mark_safe(MarkdownIt("js-default").render(shown.operator.prompt)),
         "reference": highlighted(shown.kind.labels.reference, shown.operator.reference_source),
         "starter": [
             (path, highlighted(path, text))
             for path, text in public.get("starter", {}).items()
-            if path not in (BRIEF, shown.kind.labels.reference)
+            if path != shown.kind.labels.reference
         ],
         "records": task_records,
         "history": history,
         "elsewhere": next((r for r in history if r.hardware.kind != public.get("kind")), None),
         "baselines": timed_baselines(version),
-        "best_kernels": [] if shown.has_one_speedup else best_kernels(shown.pk),
+        "best_kernels": [] if shown.kind.one_speedup else best_kernels(shown.pk),
         "memory": [
             (shown, memory_chart(shown)) for shown in (memory_frontiers(version) if version else ())
         ],

@@ -45,7 +45,6 @@ def measurement(case: str = "small", split: str = "seen", speedup: float = 2.0) 
         gbps=5.0,
         tflops=0.1,
         roofline_share=0.5,
-        warm_us=None,
         blocks=20,
         noisy=False,
     )

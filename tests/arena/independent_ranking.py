@@ -17,7 +17,7 @@ from scipy import stats
 Z = stats.norm.ppf(0.975)
 VERDICT_TO_VERDICT = 0.004
 """Standard deviation of the log speedup of a submission between verdicts."""
-UNRANKED = ["provisional", "same-user", "open-book"]
+UNRANKED = ["provisional", "same-user", "open-book", "no-submission"]
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,14 @@ def ranking(
         row["rank"] = len(better) + 1
         row["tied"] = number > 0 and _overlap(row, ranked[number - 1], score)
     others = [row for row in rows if row["rank"] is None]
+    every = _newest(records)
+    heard = {run.agent for run in every if run.submitted and run.task in tasks}
+    for agent in sorted({run.agent for run in every} - heard - results.keys()):
+        own = [run for run in every if run.agent == agent and run.task in tasks]
+        by_task = {run.task: [each for each in own if each.task == run.task] for run in own}
+        if by_task:
+            reason = "open-book" if own[0].open_book else "no-submission"
+            others.append(_row(agent, by, by_task, tasks) | {"unranked": reason, "set": None})
     return ranked + sorted(others, key=lambda row: UNRANKED.index(row["unranked"]))
 
 
@@ -106,13 +114,18 @@ def _judge(records: list[Record], tasks: Collection[str]) -> str:
     return str(max(counts, key=lambda version: (counts[version], version), default=""))
 
 
-def _results(records: list[Record], tasks: Collection[str]) -> dict[str, dict[str, list[Record]]]:
-    """Return the newest record of each repeat by agent and task, if it submitted anything."""
+def _newest(records: list[Record]) -> list[Record]:
+    """Return the newest record of each repeat of an agent on a task."""
     newest: dict[Any, Record] = {}
     for record in sorted(records, key=lambda r: r.at):
         newest[record.agent, record.task, record.repeat] = record
+    return list(newest.values())
+
+
+def _results(records: list[Record], tasks: Collection[str]) -> dict[str, dict[str, list[Record]]]:
+    """Return the newest record of each repeat by agent and task, if it submitted anything."""
     found: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
-    for record in newest.values():
+    for record in _newest(records):
         if record.submitted and record.task in tasks:
             found[record.agent][record.task].append(record)
     return found

@@ -10,10 +10,13 @@ import os
 import pickle
 import sys
 
-from arena.leaderboard.analysis.statistics import statistics
+from evaluation.sandbox.syscalls import die_with_parent
 
 NICENESS = 10
 
 if __name__ == "__main__":
+    die_with_parent()  # nobody would read what it writes
     os.nice(NICENESS)
+    from arena.leaderboard.analysis.statistics import statistics  # loads the libraries
+
     pickle.dump(statistics(pickle.load(sys.stdin.buffer)), sys.stdout.buffer)

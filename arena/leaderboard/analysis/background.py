@@ -28,6 +28,8 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 MAX_SECONDS = 120
 MIN_AGE_SECONDS = 30
 """Statistics are not computed more often, however fast the results change."""
+THREAD = "statistics"
+"""Name of the threads that wait for a computation."""
 MAX_WAITING = 8
 MAX_KEPT = 64
 
@@ -113,7 +115,7 @@ class Background:
                 with self.lock:
                     self.waiting.discard(filters)  # so that the next request begins anew
                 raise
-            threading.Thread(target=self._compute, args=arguments, daemon=True).start()
+            threading.Thread(None, self._compute, THREAD, arguments, daemon=True).start()
         found = known.found if known else None
         return Answer(found, current, known is not None and found is None, age)
 

@@ -41,8 +41,8 @@ class Factor:
     """The explained deviance of one factor alone, from 0 to 1.
 
     `chance` is the mean of the permutations, and `p_value` the share of them that explain as much.
-    `beyond_chance` is the rest, with its interval from `low` to `high`. `added` is what the factor
-    explains in addition to the other one.
+    `beyond_chance` is the rest, with its interval from `low` to `high`; None where the sample is
+    too small for one. `added` is what the factor explains in addition to the other one.
     """
 
     groups: int
@@ -100,15 +100,19 @@ def explained_deviance(
     by_category, by_agent = _of_categories(design), _of_agents(design)
     both = max(_both(design), by_category, by_agent)
     nulls = _permuted_categories(design), _permuted_agents(design)
-    intervals = _interval(design, _of_categories), _interval(design, _of_agents)
     explained = (by_category, by_agent)
+    beyond = [max(0.0, e - float(null.mean())) for e, null in zip(explained, nulls, strict=True)]
+    intervals = [
+        _around(estimate, _interval(design, of))
+        for estimate, of in zip(beyond, (_of_categories, _of_agents), strict=True)
+    ]
     category_factor, agent_factor = (
         Factor(
             groups=groups[which],
             explained=explained[which],
             chance=float(null.mean()),
             p_value=float((1 + (null >= explained[which] - 1e-12).sum()) / (1 + len(null))),
-            beyond_chance=max(0.0, explained[which] - float(null.mean())),
+            beyond_chance=beyond[which],
             low=intervals[which][0],
             high=intervals[which][1],
             added=both - explained[1 - which],
@@ -195,6 +199,15 @@ def _both(design: Design) -> float:
     rate = np.clip(model.fit(maxiter=100).fittedvalues, 0, 1)
     left = -2 * float((xlogy(passes, rate) + xlogy(failures, 1 - rate)).sum())
     return 1 - left / float(deviance(passes.sum(keepdims=True), attempts.sum(keepdims=True)))
+
+
+def _around(
+    estimate: float, interval: tuple[float | None, float | None]
+) -> tuple[float | None, float | None]:
+    """Return an interval that holds its estimate, else none: its samples tell nothing then."""
+    low, high = interval
+    holds = low is not None and high is not None and low <= estimate <= high
+    return interval if holds else (None, None)
 
 
 def _interval(

@@ -15,6 +15,7 @@ STYLES = {
     Outcome.HOLDS: ("var(--series-3)", "circle"),
     Outcome.SMALLER: ("var(--series-1)", "diamond"),
     Outcome.SLOWER: ("var(--pink)", "triangle-down"),
+    Outcome.RIGHT: ("var(--series-2)", "triangle-up"),
     Outcome.SPECIALISED: ("var(--amber)", "square"),
     Outcome.WRONG: ("var(--red)", "x"),
     Outcome.FORBIDDEN: ("var(--red)", "star-diamond"),
@@ -24,49 +25,59 @@ STYLES = {
 """Colour and symbol of each outcome: none is distinguished by colour alone."""
 LANE = 0.28
 """Decades between two rows of kernels that have no judged speedup."""
+COLUMN = 0.7
+"""Decades of the column of kernels that have no claimed ratio."""
+LABEL = 0.3
+"""Decades beside that column without a tick, whose label would cover that of the column."""
 ROOM = 0.1
 
 
 def claims_chart(kernels: Sequence[PublishedKernel]) -> Figure | None:
     """Draw each kernel at its claimed and its judged ratio, both logarithmic.
 
-    Kernels without a judged ratio are in a row of their outcome, below all others. A dashed line
-    stands where both are equal. None without a claimed ratio.
+    Kernels without a judged ratio are in a row of their outcome, below all others, and those
+    without a claimed one in a column on the left. A dashed line stands where both are equal. None
+    without a claimed ratio.
     """
-    claimed = [each for each in kernels if each.claimed_speedup]
-    if not claimed:
+    ends = [each.claimed_speedup for each in kernels if each.claimed_speedup]
+    if not ends:
         return None
-    timed = [each.speedup for each in claimed if each.speedup]
+    timed = [each.speedup for each in kernels if each.speedup]
+    left, right = math.log10(min([0.5, *ends])) - ROOM, math.log10(max([2.0, *ends])) + ROOM
     low = math.log10(min([0.5, *timed])) - ROOM
     top = math.log10(max([2.0, *timed])) + ROOM
     data: list[Figure] = []
     lanes: list[tuple[float, str]] = []
     for outcome, (colour, symbol) in STYLES.items():
-        of_outcome = [each for each in claimed if each.outcome == outcome]
+        of_outcome = [each for each in kernels if each.outcome == outcome]
         if not of_outcome:
             continue
         places = [each.speedup for each in of_outcome]
         if None in places:
             lanes.append((10 ** (low - LANE * (len(lanes) + 1)), OUTCOMES[outcome].label))
             places = [speedup or lanes[-1][0] for speedup in places]
-        data.append(_trace(outcome, of_outcome, places, colour, symbol))
+        data.append(_trace(outcome, of_outcome, _along(of_outcome, left), places, (colour, symbol)))
     least = low - LANE * (len(lanes) + 0.5) if lanes else low
-    ends = [each.claimed_speedup or 1.0 for each in claimed]
-    left, right = math.log10(min([0.5, *ends])) - ROOM, math.log10(max([2.0, *ends])) + ROOM
-    ticks = [*_ticks(low, top), *lanes]
+    has_column = len(ends) < len(kernels)
+    column = [(10 ** (left - COLUMN / 2), "none")] if has_column else []
+    ticks = _ticks(left + LABEL * has_column, right)
     drawn = figure(
         data,
-        x=_axis("claimed speedup", left, right, _ticks(left, right)),
-        y=_axis("judged speedup", least, top, ticks),
+        x=_axis("claimed speedup", left - COLUMN * has_column, right, [*column, *ticks]),
+        y=_axis("judged speedup", least, top, [*_ticks(low, top), *lanes]),
         one="y",
     )
     first, last = 10 ** max(left, low), 10 ** min(right, top)
     equal = {"x0": first, "y0": first, "x1": last, "y1": last}
     style = {"color": SOFT, "width": 1, "dash": "dash"}
     drawn["layout"]["shapes"].append({"type": "line", **equal, "line": style, "layer": "below"})
-    if lanes:
-        edge = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 10**low, "y1": 10**low}
-        drawn["layout"]["shapes"].append({**edge, "line": {"color": SOFT, "width": 1}})
+    edges = [
+        {"xref": "paper", "x0": 0, "x1": 1, "y0": 10**low, "y1": 10**low} if lanes else None,
+        {"yref": "paper", "y0": 0, "y1": 1, "x0": 10**left, "x1": 10**left} if column else None,
+    ]
+    for edge in filter(None, edges):
+        line = {"type": "line", **edge, "line": {"color": SOFT, "width": 1}}
+        drawn["layout"]["shapes"].append(line)
     drawn["layout"]["hovermode"] = "closest"
     return drawn
 
@@ -74,10 +85,11 @@ def claims_chart(kernels: Sequence[PublishedKernel]) -> Figure | None:
 def _trace(
     outcome: Outcome,
     kernels: Sequence[PublishedKernel],
-    places: Sequence[float | None],
-    colour: str,
-    symbol: str,
+    claimed: Sequence[float],
+    judged: Sequence[float | None],
+    style: tuple[str, str],
 ) -> Figure:
+    colour, symbol = style
     text = [
         f"{each.model}, {each.level}/{each.problem}: claimed {times(each.claimed_speedup)}, "
         f"judged {times(each.speedup)}"
@@ -87,14 +99,22 @@ def _trace(
         "type": "scatter",
         "mode": "markers",
         "name": f"{OUTCOMES[outcome].label} ({len(kernels):,})",
-        "x": [each.claimed_speedup for each in kernels],
-        "y": list(places),
+        "x": list(claimed),
+        "y": list(judged),
         "text": text,
         "customdata": [each.get_absolute_url() for each in kernels],
         "marker": {"color": colour, "size": 8, "symbol": symbol, "opacity": 0.75},
         "hovertemplate": "%{text}<extra>%{fullData.name}</extra>",
         "showlegend": True,
     }
+
+
+def _along(kernels: Sequence[PublishedKernel], left: float) -> list[float]:
+    """Return the claimed ratios; those without one are spread over the column beside `left`."""
+    unclaimed = sum(not each.claimed_speedup for each in kernels)
+    begin, step = left - COLUMN + ROOM / 2, (COLUMN - ROOM) / max(unclaimed, 1)
+    spread = (10 ** (begin + step * (number + 0.5)) for number in range(unclaimed))
+    return [each.claimed_speedup or next(spread) for each in kernels]
 
 
 def _axis(name: str, low: float, high: float, ticks: Sequence[tuple[float, str]]) -> Figure:

@@ -41,6 +41,8 @@ from arena.leaderboard.ranking.rankings import (
     counted,
     rank,
     rank_cells,
+    silent,
+    submitted,
 )
 from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
 from arena.leaderboard.ranking.table import TaskFacts
@@ -221,15 +223,14 @@ def leaders(device: str, shown: Snapshot | None = None) -> dict[int, Leader]:
     return computed(now, ("leaders", device), compute)
 
 
-def tried_tasks(device: str, shown: Snapshot | None = None) -> frozenset[int]:
+def tried_tasks(device: str) -> frozenset[int]:
     """Return the ids of the tasks that agents which `leaders` counts have tried on a device."""
-    now = shown or snapshot()
+    now = snapshot()
 
     def compute() -> frozenset[int]:
         rows = results(now, Filters(suite="", hardware=device))
         closed = [pk for pk, agent in now.agents.items() if not agent.open_book]
-        submitted = rows["passed"] | (rows["rounds"] > 0)
-        return frozenset(rows["task"][submitted & np.isin(rows["agent"], closed)].tolist())
+        return frozenset(rows["task"][submitted(rows) & np.isin(rows["agent"], closed)].tolist())
 
     return computed(now, ("tried", device), compute)
 
@@ -282,7 +283,7 @@ def _board(shown: Snapshot, filters: Filters) -> Board:
     over = _task_set(shown, filters, device.kind if device else "")
     filters = replace(filters, task_set=over.name)
     filters = replace(filters, judge=filters.judge or _judge(shown, filters, over.tasks))
-    rows = results(shown, filters)
+    rows = _listed(shown, filters, over.tasks)
     ranking = rank(rows, shown.agents, over.tasks, filters.generalization, filters.score)
     return Board(
         filters=filters,
@@ -290,8 +291,17 @@ def _board(shown: Snapshot, filters: Filters) -> Board:
         tasks={pk: shown.catalog.tasks[pk] for pk in over.tasks},
         needed=ranking.needed,
         rows=ranking.rows,
-        outdated=_outdated(rows.among(np.isin(rows["task"], list(over.tasks)))),
+        outdated=_outdated(rows.among(submitted(rows))),
     )
+
+
+def _listed(shown: Snapshot, filters: Filters, tasks: Collection[int]) -> Columns:
+    """Return the runs of a board, and those of agents that submitted nothing to any judge."""
+    rows, others = shown.table.rows, chosen_rows(shown, replace(filters, judge=""))
+    others = others[silent(rows.among(others), tasks)]
+    judged = chosen_rows(shown, filters)
+    judged = judged[counted(rows.among(judged), tasks)]
+    return only_holding(rows.among(np.union1d(judged, others)), filters.holds)
 
 
 def _task_set(shown: Snapshot, filters: Filters, kind: str) -> TaskSet:

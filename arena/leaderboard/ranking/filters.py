@@ -17,11 +17,11 @@ ARENA, EXTERNAL, EVERY = "arena", "external", "all"
 RIGHT, KEPT, SPECIALISED = "right", "kept", "specialised"
 MIN_RETAINED = 0.8
 HOLDS = {
-    RIGHT: "Right on every hidden size",
-    KEPT: f"Retains {MIN_RETAINED:.0%} or more on hidden sizes",
+    RIGHT: "Right on every held-out size",
+    KEPT: f"Retains {MIN_RETAINED:.0%} or more on held-out sizes",
     SPECIALISED: "Specialised on the public sizes",
 }
-"""Classes of results by how they hold on hidden sizes, with their labels."""
+"""Classes of results by how they hold on held-out sizes, with their labels."""
 CORE, ALL = "core", "all"
 """Task sets: that of `core.toml`, and every published task that the filters select."""
 

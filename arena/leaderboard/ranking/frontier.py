@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from arena.leaderboard.ranking.rankings import Row
+from evaluation.types import Interval
 
 COLUMNS = {"usd": "cost_per_solved", "tokens": "tokens_per_solved"}
 """The column of each unit of spending, the preferred unit first."""
@@ -17,6 +18,7 @@ class Point:
 
     row: Row
     spent: float
+    over_set: Interval
     best: bool
     """No other agent spends at most as much and is at least as fast, by the lower ends."""
 
@@ -64,8 +66,12 @@ def _points(models: Sequence[Row], known: dict[int, float]) -> tuple[list[Point]
     """Return the points of the agents in `known`, cheapest first, and the other agents."""
     found: list[Point] = []
     fastest = 0.0
-    drawn = [row for row in models if row.agent.pk in known]
-    for row in sorted(drawn, key=lambda row: (known[row.agent.pk], -row.set_low)):
-        found.append(Point(row, known[row.agent.pk], best=row.set_low > fastest))
-        fastest = max(fastest, row.set_low)
+    drawn = [
+        (known[row.agent.pk], reached, row)
+        for row in models
+        if row.agent.pk in known and (reached := row.over_set)
+    ]
+    for spent, reached, row in sorted(drawn, key=lambda each: (each[0], -each[1].low)):
+        found.append(Point(row, spent, reached, best=reached.low > fastest))
+        fastest = max(fastest, reached.low)
     return found, [row for row in models if row.agent.pk not in known]

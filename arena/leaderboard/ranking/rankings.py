@@ -9,7 +9,7 @@ the set instead, in which such a task counts as parity.
 
 A place depends on an agent's own runs alone. An agent with judged runs on less than MIN_SHARE of
 the set is provisional and has no rank, as has one with reference solutions (open book). Of the
-agents that one user brings, the best has a rank.
+agents that one user brings, the best has a rank. An agent that submitted nothing is listed last.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ SCORES = {SPEEDUP: "set_", SOL: "sol_"}
 """The scores to rank by, with the prefix of the columns of each; the default first."""
 MIN_SHARE = 0.5
 """Least share of the set on which an agent with a rank has a judged run."""
-PROVISIONAL, SAME_USER, OPEN_BOOK = UNRANKED = ("provisional", "same-user", "open-book")
+PROVISIONAL, SAME_USER, OPEN_BOOK = "provisional", "same-user", "open-book"
+NO_SUBMISSION = "no-submission"
+UNRANKED = (PROVISIONAL, SAME_USER, OPEN_BOOK, NO_SUBMISSION)
 """The reasons of an agent without a rank, in the order of their sections."""
 
 
@@ -44,17 +46,19 @@ PROVISIONAL, SAME_USER, OPEN_BOOK = UNRANKED = ("provisional", "same-user", "ope
 class Row:
     """One agent on the board. It is `tied` if it does not differ significantly from the one above.
 
-    All figures are over the `size` tasks of the board. Of these it has a judged run on `tasks`.
+    All figures are over the `size` tasks of the board. Of these it has a judged run on `tasks`, or
+    with NO_SUBMISSION one that submitted nothing.
     `solved` adds, for each task, the share of its repeats that passed; `pass_rate` is its share of
     the set. `passed` of `total` counts runs.
 
-    `set_*` is the speedup over the set that ranks, with a task that it did not solve as 1x; the
-    rank is by `set_low`, or on request by `sol_low` of the SOL score over the set, which is None
-    without a measured roofline. The other speedups are over the tasks that it solved. `noisy` of
-    these have a noisy verdict, which `gap`, the share of the public speedup that held-out cases
-    retain, leaves out. `memory_ratio` is the geomean of GPU memory over that of the baselines, None
-    where no GPU was measured. `cost` is in US dollars; it is None where no run used a model, or
-    where the price of one is unknown. `unranked` has the reason of an agent without a rank.
+    `set_*` is the speedup over the set that ranks, with a task that it did not solve as 1x; it is
+    None for an agent that submitted nothing. The rank is by `set_low`, or on request by `sol_low`
+    of the SOL score over the set, which is None without a measured roofline. The other speedups are
+    over the tasks that it solved. `noisy` of these have a noisy verdict, which `gap`, the share of
+    the public speedup that held-out cases retain, leaves out. `memory_ratio` is the geomean of GPU
+    memory over that of the baselines, None where no GPU was measured. `cost` is in US dollars; it
+    is None where no run used a model, or where the price of one is unknown. `unranked` has the
+    reason of an agent without a rank.
     """
 
     rank: int | None
@@ -67,9 +71,9 @@ class Row:
     size: int
     solved: float
     pass_rate: float
-    set_speedup: float
-    set_low: float
-    set_high: float
+    set_speedup: float | None
+    set_low: float | None
+    set_high: float | None
     speedup: float | None
     low: float | None
     high: float | None
@@ -94,6 +98,13 @@ class Row:
     def unpriced(self) -> bool:
         """Return whether it used tokens at an unknown price."""
         return self.tokens is not None and self.cost is None
+
+    @property
+    def over_set(self) -> Interval | None:
+        """Return the speedup over the set; None for an agent that submitted nothing."""
+        if self.set_speedup is None or self.set_low is None or self.set_high is None:
+            return None
+        return Interval(self.set_speedup, self.set_low, self.set_high)
 
     @property
     def coverage(self) -> float:
@@ -153,10 +164,20 @@ def needed_of(size: int) -> int:
     return max(1, math.ceil(MIN_SHARE * size))
 
 
+def submitted(rows: Rows | Columns) -> NDArray[Any]:
+    """Return which runs submitted something."""
+    return np.asarray(rows["passed"] | (rows["rounds"] > 0))
+
+
 def counted(rows: Rows | Columns, tasks: Collection[int]) -> NDArray[Any]:
     """Return which runs count on a board of these tasks: those that submitted something."""
-    judged = rows["passed"] | (rows["rounds"] > 0)
-    return np.asarray(judged & np.isin(rows["task"], list(tasks)))
+    return np.asarray(submitted(rows) & np.isin(rows["task"], list(tasks)))
+
+
+def silent(rows: Rows | Columns, tasks: Collection[int]) -> NDArray[Any]:
+    """Return the runs on these tasks of agents none of whose runs on them count."""
+    others = ~np.isin(rows["agent"], rows["agent"][counted(rows, tasks)])
+    return np.asarray(others & np.isin(rows["task"], list(tasks)))
 
 
 def chosen_version(
@@ -192,7 +213,7 @@ def rank(
     score: str = SPEEDUP,
 ) -> Ranking:
     """Rank the agents of these runs, of which each place has one, over a set of tasks."""
-    chosen = Columns(rows, np.flatnonzero(counted(rows, tasks)))
+    chosen = Columns(rows, np.flatnonzero(counted(rows, tasks) | silent(rows, tasks)))
     return rank_cells(cells_of(chosen), agents, len(tasks), generalization, score)
 
 
@@ -355,6 +376,7 @@ def _row(agent: Agent, number: int, scores: _Scores, size: int) -> dict[str, Any
     tokens = int(sums["tokens"]) if sums["counted"] else None
     gap = scores.solved[GAP][number]
     shares, sized = sums["shares"], sums["sized"]
+    over_set = scores.over_set[number] if passed or sums["rounds"] else None
     return {
         "rank": None,
         "tied": False,
@@ -366,7 +388,7 @@ def _row(agent: Agent, number: int, scores: _Scores, size: int) -> dict[str, Any
         "size": size,
         "solved": solved,
         "pass_rate": solved / size,
-        **_columns("set_", scores.over_set[number]),
+        **_columns("set_", over_set),
         **_columns("", scores.solved[SEEN][number]),
         **_columns("unseen_", scores.solved[UNSEEN][number]),
         "noisy": scores.noisy[number],
@@ -395,6 +417,8 @@ def _unranked(rows: Sequence[dict[str, Any]], needed: int) -> list[str]:
         user = agent.owner_id if agent.adapter == EXTERNAL else None
         if agent.open_book:
             found.append(OPEN_BOOK)
+        elif not (row["passed"] or row["rounds"]):
+            found.append(NO_SUBMISSION)
         elif row["tasks"] < needed:
             found.append(PROVISIONAL)
         elif user is not None and user in users:
@@ -436,13 +460,8 @@ def _intervals(logs: NDArray[Any]) -> list[Interval | None]:
 
 
 def _columns(prefix: str, interval: Interval | None) -> dict[str, float | None]:
-    if interval is None:
-        return dict.fromkeys((f"{prefix}speedup", f"{prefix}low", f"{prefix}high"))
-    return {
-        f"{prefix}speedup": interval.speedup,
-        f"{prefix}low": interval.low,
-        f"{prefix}high": interval.high,
-    }
+    ends = ("speedup", "low", "high")
+    return {f"{prefix}{end}": getattr(interval, end, None) for end in ends}
 
 
 def _key(row: dict[str, Any], prefix: str) -> tuple[float, float]:

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from django.db.models import Q, Window
-from django.db.models.functions import RowNumber
+from django.db.models import Q
 from numpy.typing import NDArray
 
 from arena.catalog.models import (
@@ -37,7 +36,7 @@ from arena.leaderboard.ranking.columns import (
 from arena.leaderboard.ranking.table import Catalog, ExperimentFacts, Table, TaskFacts, table_of
 from arena.runs.models import Experiment, Run, Standing
 from arena.runs.querysets import RunQuerySet, memory_ratio_of
-from arena.runs.scoring.standings import NEWEST_FIRST, PLACE, State, plus, standing_runs, state
+from arena.runs.scoring.standings import State, plus, standing_runs, state
 from arena.runs.states import RunStatus
 from evaluation.judge.kinds import kind_of, kinds
 
@@ -112,12 +111,6 @@ def computed(shown: Snapshot, key: Any, compute: Callable[[], T]) -> T:
         shown.computed[key] = compute()
     found: T = shown.computed[key]
     return found
-
-
-def newest_of(runs: RunQuerySet) -> Rows:
-    """Return the newest of these runs for each place, read from the runs themselves."""
-    position = Window(RowNumber(), partition_by=PLACE, order_by=NEWEST_FIRST)
-    return rows_of(runs.annotate(position=position).filter(position=1).order_by(*NEWEST_FIRST))
 
 
 def rows_of(runs: RunQuerySet) -> Rows:
@@ -264,9 +257,9 @@ def _described() -> dict[int, dict[str, Any]]:
     tasks = Task.objects.filter(track__in=tracks).order_by()
     newest = tasks.annotate(newest=TaskVersion.newest_of("pk")).values("newest")
     found = TaskVersion.objects.filter(pk__in=newest).order_by()
-    paths = (f"public__{track}__ranks" for track in tracks)
+    paths = (f"public__{track}__kinds" for track in tracks)
     rows = found.values_list("task", "public__kind", *paths)
     return {
-        pk: {"kind": kind, **{t: {"ranks": n or 1} for t, n in zip(tracks, ranks, strict=True)}}
-        for pk, kind, *ranks in rows
+        pk: {"kind": kind, **{t: {"kinds": n} for t, n in zip(tracks, kinds_of, strict=True)}}
+        for pk, kind, *kinds_of in rows
     }

@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from arena.catalog.templatetags.figures import times
-from arena.chart_svg import chart_svg
+from arena.chart_svg import chart_svg, joined
 from arena.charts import Figure
 from arena.pages.charts.files import BOX, Chart, Drawing
 from arena.runs.display.charts import best_by_round
@@ -42,7 +42,7 @@ class Card:
         svg = format_html(
             '<svg class="card" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}"'
             ' font-family="sans-serif" fill="var(--ink)">{}</svg>',
-            WIDTH, HEIGHT, format_html_join("", "{}", ((part,) for part in parts)),
+            WIDTH, HEIGHT, joined(parts),
         )  # fmt: skip
         return Drawing(svg, ("title", "text"), [(self.title, self.text)])
 
@@ -78,8 +78,8 @@ def run_card(run: Run, rounds: Sequence[Round], number: int | None = None) -> Ca
     """Return the card of a run, or of one of its rounds."""
     task = run.task_version.task.slug
     title = f"{task}, round {number}" if number else task
-    where = "deployed" if run.task_version.task.kind.deployed else "on held-out cases"
-    speedup = f", {times(run.unseen_speedup)} {where}" if run.unseen_speedup else ""
+    of = run.task_version.task.kind.labels.short
+    speedup = f", {times(run.unseen_speedup)} ({of})" if run.unseen_speedup else ""
     text = f"{run.agent.title} on {run.hardware.name}: {run.status}{speedup}."
     timed = any(each.speedup is not None for each in rounds)
     return Card(title, text, lambda: best_by_round(rounds) if timed else None)

@@ -15,19 +15,23 @@ from typing import Any
 
 import resvg_py
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
+from arena.accounts.attempts import address_of, count_attempt
+from arena.catalog.templatetags.charts import FORMS
 from arena.chart_svg import chart_svg
 from arena.charts import Figure
 from arena.pages.csv_file import csv_file
 
-FORMS = ("svg", "png", "csv")
 PNG_WIDTH = 1440
 """Pixels; charts are half as wide on a page."""
 MAX_KEPT = 64
 """Pictures that a process keeps."""
 MAX_AGE_SECONDS = 300
+MAX_PICTURES = 300
+"""Pictures for the visitors of one address within `attempts.PERIOD_SECONDS`."""
 TOKEN = re.compile(r"--([\w-]{1,40}): light-dark\((#\w+), #\w+\)")
 FAMILIES = {"sans": "sans-serif", "mono": "monospace"}
 FONTS = {"DejaVuSans": "DejaVu Sans", "LiberationSans-Regular": "Liberation Sans",
@@ -59,7 +63,7 @@ Chart = Callable[[], Figure | Drawing | None]
 def chart_file(request: HttpRequest, charts: Mapping[str, Chart]) -> HttpResponse | None:
     """Return the chart that the query asks for as a file; None where it asks for none.
 
-    `charts` are those of a page by their names.
+    `charts` are those of a page by their names. A visitor with too many pictures is refused.
 
     Raises: Http404 for an unknown name or form, and for a chart without data.
     """
@@ -67,6 +71,8 @@ def chart_file(request: HttpRequest, charts: Mapping[str, Chart]) -> HttpRespons
     if not asked:
         return None
     name, _, form = asked.rpartition(".")
+    if form != "csv" and (refusal := _refusal(request)):
+        return refusal
     found = charts[name]() if name in charts and form in FORMS else None
     if found is None:
         raise Http404
@@ -74,6 +80,21 @@ def chart_file(request: HttpRequest, charts: Mapping[str, Chart]) -> HttpRespons
     if form == "csv":
         return csv_file(f"{name}.csv", drawing.columns, drawing.rows)
     return picture(drawing.svg, form)
+
+
+def _refusal(request: HttpRequest) -> HttpResponse | None:
+    """Return the answer to a visitor with too many pictures; users have no limit."""
+    if request.user.is_authenticated:
+        return None
+    try:
+        count_attempt("picture", address_of(request), MAX_PICTURES)
+    except ValidationError as error:
+        seconds = (error.params or {})["seconds"]
+        text = f"Too many pictures. Try again in {seconds} seconds, or log in: users have no limit."
+        refusal = HttpResponse(text, status=429, content_type="text/plain; charset=utf-8")
+        refusal.headers["Retry-After"] = str(seconds)
+        return refusal
+    return None
 
 
 def picture(svg: str, form: str) -> HttpResponse:

@@ -14,13 +14,12 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from arena.catalog.models import NATIVE, ONE_SPEEDUP, PRODUCTION, REPOSITORY
+from arena.catalog.models import NATIVE
 from arena.catalog.templatetags.figures import Scale, score, times
 from arena.charts import Figure
 from arena.filters import unknown_value
 from arena.leaderboard.charts import forest_chart
 from arena.leaderboard.disqualified import disqualified
-from arena.leaderboard.production import losses
 from arena.leaderboard.ranking.boards import (
     Board,
     Option,
@@ -31,7 +30,7 @@ from arena.leaderboard.ranking.boards import (
     results,
     unknown,
 )
-from arena.leaderboard.ranking.fast_p import MIN_P, Curve, curves, x_of, y_of
+from arena.leaderboard.ranking.fast_p import MIN_P, MINOR_TICKS, Curve, curves, x_of, y_of
 from arena.leaderboard.ranking.fast_p import TICKS as CURVE_TICKS
 from arena.leaderboard.ranking.filters import (
     ALL,
@@ -39,6 +38,7 @@ from arena.leaderboard.ranking.filters import (
     HOLDS,
     Filters,
 )
+from arena.leaderboard.ranking.losses import losses
 from arena.leaderboard.ranking.rankings import GENERALIZATIONS, SEEN, SOL, SPEEDUP, Row
 from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
 from arena.pages.charts.cards import Card
@@ -71,8 +71,8 @@ SELECTS = (
 )
 """Filters with a list of values: name, label and the text of no choice."""
 TASK_SETS = [(CORE, "Core tasks"), (ALL, "All published tasks")]
-COLUMNS, COLUMNS_OF = 13, {PRODUCTION: 11, REPOSITORY: 10}
-"""Columns of the table: of a board of cases, and of the suites with a single speedup."""
+COLUMNS = 10
+"""Columns of the table of any board."""
 SET_TITLE = (
     "Geomean over all tasks of this board, with its 95% CI. A task counts as 1× unless its kernel "
     "is surely faster than the baseline."
@@ -131,20 +131,19 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "task_sets": TASK_SETS if filters.suite == NATIVE else [],
         "present": JUDGE_VERSION,
         "disqualified": disqualified(now),
-        "production": kind.deployed,
-        "repository": kind.own_clock,
+        "kind": kind,
         "problems": [*problems, *wrong, *unknown(asked, now), *_unknown_agents(shown, view)],
         "holds_label": HOLDS.get(filters.holds, "").lower(),
         "holds": [(o.value, f"{o.label} ({o.count})") for o in holding_options(filters, now)],
         "generalization": GENERALIZATIONS[filters.generalization],
         "by_sol": filters.score == SOL,
-        "rankings": [] if filters.suite in ONE_SPEEDUP else _rankings(request, filters),
+        "rankings": [] if kind.one_speedup else _rankings(request, filters),
         "tabs": _links(
             request, options(filters, "hardware", now), "hardware", filters.hardware, judge=""
         ),
         "clear": address_of(plain),
         "selects": _selects(filters, now),
-        "parts": parts_of(shown, view, now) if shown.rows else [],
+        "parts": parts_of(shown, view, now),
     }
     return render(request, "leaderboard.html", context)
 
@@ -247,7 +246,7 @@ def _curve(shown: Board, page: Page[Row], now: Snapshot) -> dict[str, Any] | Non
     return {
         "lines": [(agent, each.path(top), n) for n, (agent, each) in enumerate(drawn)][::-1],
         "named": [(agent, n) for n, (agent, _) in enumerate(drawn[:NAMED_CURVES])],
-        "ticks": [(tick, x_of(tick)) for tick in CURVE_TICKS],
+        "ticks": [(tick, x_of(tick), tick in MINOR_TICKS) for tick in CURVE_TICKS],
         "levels": [(share_, y_of(share_, top)) for share_ in (top, top / 2)],
     }
 
@@ -298,7 +297,7 @@ def _table(shown: Board, asked: Filters, view: View, page: Page[Row], now: Snaps
     losing = losses(now, shown.filters) if kind.deployed else {}
     spent = any(row.tokens is not None or row.cost is not None for row in shown.rows)
     sized = any(row.memory_ratio is not None for row in shown.rows)
-    more = spent + sized - (view.p is not None)
+    more = spent + sized - (view.p is not None) + (kind.deployed if kind.one_speedup else 3)
     context = {
         "rows": rows,
         "board": shown,
@@ -307,14 +306,13 @@ def _table(shown: Board, asked: Filters, view: View, page: Page[Row], now: Snaps
         "set_title": SET_TITLE,
         "fast_label": "" if view.p is None else f"Faster than {times(view.p)}",
         "view": view,
-        "production": kind.deployed,
-        "repository": kind.own_clock,
+        "kind": kind,
         "by_sol": shown.filters.score == SOL,
         "scale": scale_of(rows),
         "spent": spent,
         "sized": sized,
         "needed": shown.needed,
-        "columns": COLUMNS_OF.get(shown.filters.suite, COLUMNS) + more,
+        "columns": COLUMNS + more,
     }
     return render_to_string("leaderboard/table.html", context)
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from django.template.loader import render_to_string
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from arena.catalog.models import Agent
+from arena.chart_svg import joined
 from arena.leaderboard.ranking.fast_p import Curve
 from arena.leaderboard.ranking.matrix import HALF, Cell
 from arena.pages.charts.files import Drawing
@@ -45,7 +46,7 @@ def matrix_drawing(context: Mapping[str, Any]) -> Drawing | None:
     svg = format_html(
         '<svg class="drawing" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}"'
         ' font-family="sans-serif" font-size="11" fill="var(--ink-3)">{}</svg>',
-        NAMES + COLUMN * count + 60, HEAD + ROW * len(lines) + 8, _joined(parts),
+        NAMES + COLUMN * count + 60, HEAD + ROW * len(lines) + 8, joined(parts),
     )  # fmt: skip
     rows = [
         (line["agent"].slug, task, cell.run, cell.speedup, cell.reason)
@@ -93,7 +94,3 @@ def _cell(cell: Cell | None, task: str, x: int, y: int) -> SafeString:
         ground, x + 2, y + 1 + cell.top, cell.height, colour, task, f"{cell.speedup:.2f}",
         x, y + 1 + HALF,
     )  # fmt: skip
-
-
-def _joined(parts: Sequence[SafeString]) -> SafeString:
-    return format_html_join("", "{}", ((part,) for part in parts))

@@ -13,7 +13,6 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from arena.catalog.models import ONE_SPEEDUP
 from arena.catalog.templatetags.figures import money, share, times, tokens
 from arena.charts import Figure
 from arena.leaderboard.charts import frontier_chart, generalization_chart
@@ -34,6 +33,7 @@ from arena.pages.leaderboard.board_view import (
     filters_of,
     view_of,
 )
+from evaluation.judge.kinds import kind_of
 
 MAX_TASKS_LISTED = 60
 KERNELBENCH = "kernelbench"
@@ -51,15 +51,20 @@ PARTS = {
 
 @require_safe
 def part(request: HttpRequest, name: str) -> HttpResponse:
-    """Return a part of a board: alone for a page that inserts it, else as a page."""
+    """Return a part of a board: alone for a page that inserts it, else as a page.
+
+    Agents that submitted nothing are left out.
+    """
     if name not in PARTS:
         raise Http404
     shown = board(filters_of(request)[0])
-    shown = replace(shown, rows=arranged(shown.rows, View(agents=view_of(request)[0].agents), {}))
+    rows = [row for row in shown.rows if row.over_set]
+    shown = replace(shown, rows=arranged(rows, View(agents=view_of(request)[0].agents), {}))
     context: dict[str, Any] = {
         "board": shown,
         "rows": shown.rows,
         "filters": shown.filters,
+        "kind": kind_of(shown.filters.suite),
         "title": PARTS[name],
     }
     context |= PART_CONTEXTS[name](request, shown)
@@ -111,8 +116,10 @@ def memory_caption(shown: Frontier) -> str:
 
 def parts_of(shown: Board, view: View, now: Snapshot) -> list[tuple[str, str, str]]:
     """Return name, title and address of the parts that have something to show."""
+    if not any(row.over_set for row in shown.rows):
+        return []
     names = ["matrix"] if shown.size <= MAX_TASKS_LISTED else []
-    if shown.filters.suite not in ONE_SPEEDUP:
+    if not kind_of(shown.filters.suite).one_speedup:
         names.append("generalization")
     if frontier(shown.rows):
         names.append("frontier")
@@ -155,26 +162,10 @@ def _generalization(request: HttpRequest, shown: Board) -> dict[str, Any]:
     }
 
 
-def _frontier(request: HttpRequest, shown: Board) -> dict[str, Any]:
-    costs = frontier(shown.rows)
-    if costs is None:
+def _frontier(found: Frontier | None, caption: Callable[[Frontier], str]) -> dict[str, Any]:
+    if found is None:
         return {"frontier": None}
-    return {
-        "frontier": costs,
-        "chart": frontier_chart(costs),
-        "caption": frontier_caption(costs),
-    }
-
-
-def _memory(request: HttpRequest, shown: Board) -> dict[str, Any]:
-    sizes = memory_frontier(shown.rows)
-    if sizes is None:
-        return {"frontier": None}
-    return {
-        "frontier": sizes,
-        "chart": frontier_chart(sizes),
-        "caption": memory_caption(sizes),
-    }
+    return {"frontier": found, "chart": frontier_chart(found), "caption": caption(found)}
 
 
 def _fast_p(request: HttpRequest, shown: Board) -> dict[str, Any]:
@@ -197,8 +188,8 @@ def _categories(request: HttpRequest, shown: Board) -> dict[str, Any]:
 PART_CONTEXTS: dict[str, Callable[[HttpRequest, Board], dict[str, Any]]] = {
     "matrix": _matrix,
     "generalization": _generalization,
-    "frontier": _frontier,
-    "memory": _memory,
+    "frontier": lambda _, shown: _frontier(frontier(shown.rows), frontier_caption),
+    "memory": lambda _, shown: _frontier(memory_frontier(shown.rows), memory_caption),
     "categories": _categories,
     "fast_p": _fast_p,
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,7 +17,8 @@ from django.views.decorators.http import require_safe
 from arena.catalog.templatetags.figures import Scale, times
 from arena.filters import unknown_value
 from arena.leaderboard.kernels.claim_charts import claims_chart
-from arena.leaderboard.kernels.claims import by_model, by_outcome, finding, reasons_of, suite_boards
+from arena.leaderboard.kernels.claims import by_model, by_outcome, finding, reasons_of
+from arena.leaderboard.kernels.suite_boards import MIN_SHARED, suite_boards
 from arena.leaderboard.ranking.suite_scores import FAST_P
 from arena.pages.charts.cards import Card
 from arena.pages.charts.files import chart_file
@@ -30,6 +33,7 @@ from arena.published.kernels import (
     task_of,
 )
 from arena.published.models import PublishedFile, PublishedKernel
+from arena.runs.scoring.judges import age_of
 
 KERNELS_A_PAGE = 12
 MAX_SAME_PROBLEM = 30
@@ -41,7 +45,7 @@ SELECTS = (
     ("outcome", "Class", "All classes"),
     ("device", "Judged on", "All devices"),
 )
-SHARED = "shared"
+ALL_PROBLEMS = "all"
 COLUMNS = (
     "id", "collection", "model", "suite", "level", "problem", "task", "sample", "sha256", "source",
     "language", "claimed_right", "claimed_speedup", "claimed_hardware", "claimed_baseline",
@@ -56,24 +60,28 @@ def claims(request: HttpRequest) -> HttpResponse:
     filters = filters_of(request)
     found = selected(every, filters)
     page = Paginator(found, KERNELS_A_PAGE).get_page(request.GET.get("page"))
-    shared = request.GET.get("problems") == SHARED
+    of_all_classes = selected(every, replace(filters, outcome=""))
+    of_all_models = selected(every, replace(filters, outcome="", model="", task=""))
+    over_all = request.GET.get("problems") == ALL_PROBLEMS
     query = urlencode(filters.chosen)
     known = {name: choices(every, name) for name in FILTERS}
     context: dict[str, Any] = {
         "every": len(every),
         "found": len(found),
-        "finding": finding(found),
+        "finding": finding(of_all_classes),
         "page": page,
         "scale": Scale.over([each for each in page if each.low and each.high]),
         "outcomes": [
-            (each, count, _address(filters, each.outcome), reasons_of(found, each.outcome))
-            for each, count in by_outcome(found)
+            (each, count, _address(filters, each.outcome), reasons_of(of_all_classes, each.outcome))
+            for each, count in by_outcome(of_all_classes)
         ],
-        "models": by_model(found),
-        "boards": suite_boards(found, shared),
+        "of_all_classes": len(of_all_classes),
+        "models": by_model(of_all_classes),
+        "boards": suite_boards(of_all_models, not over_all),
         "thresholds": FAST_P,
-        "shared": shared,
-        "shared_address": _query(filters, "" if shared else SHARED),
+        "over_all": over_all,
+        "min_shared": MIN_SHARED,
+        "other_problems": _query(filters, "" if over_all else ALL_PROBLEMS),
         "chart": claims_chart(found),
         "collections": _collections(found),
         "files": _files(found),
@@ -124,7 +132,7 @@ def claims_csv(request: HttpRequest) -> HttpResponse:
         [
             *(getattr(each, name) for name in COLUMNS),
             each.file.device,
-            each.file.judge_version,
+            each.judge_version,
             *(each.published_by.get(name, "") for name in ("licence", "commit")),
         ]
         for each in selected(kernels(), filters_of(request))
@@ -158,6 +166,14 @@ def _collections(found: Sequence[PublishedKernel]) -> list[dict[str, Any]]:
     return sorted(rows.values(), key=lambda row: (-row["kernels"], row["title"].lower()))
 
 
-def _files(found: Sequence[PublishedKernel]) -> list[PublishedFile]:
+def _files(
+    found: Sequence[PublishedKernel],
+) -> list[tuple[PublishedFile, list[tuple[str, int]]]]:
+    """Return the files of these kernels, each with its numbers of kernels by judge's version."""
     files = {each.file.pk: each.file for each in found}
-    return sorted(files.values(), key=lambda file: file.name)
+    counts = Counter((each.file.pk, each.judge_version) for each in found)
+    in_order = sorted(counts.items(), key=lambda item: age_of(item[0][1]))
+    return [
+        (file, [(version, n) for (pk, version), n in in_order if pk == file.pk])
+        for file in sorted(files.values(), key=lambda file: file.name)
+    ]

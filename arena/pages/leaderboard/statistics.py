@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -24,18 +25,22 @@ from arena.leaderboard.analysis.sample import sample_of
 from arena.leaderboard.analysis.spread import Spread
 from arena.leaderboard.analysis.statistics import Statistics
 from arena.leaderboard.ranking.results import Snapshot, snapshot
+from arena.pages.charts.files import Chart, chart_file
 from arena.pages.fragments import is_inserted
 from arena.pages.leaderboard.analysis import chosen_filters
 
 SIGNIFICANT = 0.05
 RETRY_SECONDS = 2
+CHARTS = ("deviance", "refinement", "spread")
+"""Names of the charts, each with a template of that name."""
 
 
 @require_safe
 def statistics(request: HttpRequest) -> HttpResponse:
     """Return the statistics: alone for a page that inserts them, else as a page.
 
-    While they are computed, the page that inserts them gets 202 and the time to ask again.
+    While they are computed, the page that inserts them gets 202 and the time to ask again, and a
+    file of one of their charts 503.
     """
     shown, chosen = snapshot(), chosen_filters(request)
     filters = tuple(sorted(chosen.items()))
@@ -47,6 +52,10 @@ def statistics(request: HttpRequest) -> HttpResponse:
     }
     if answer.found:
         context |= context_of(answer.found, shown)
+    elif "chart" in request.GET and not answer.failed:
+        return HttpResponse(status=503, headers={"Retry-After": str(RETRY_SECONDS)})
+    if file := chart_file(request, {name: _chart(context, name) for name in CHARTS}):
+        return file
     inserted = is_inserted(request)
     template = "analysis/statistics.html" if inserted else "analysis/page.html"
     waiting = inserted and answer.found is None and not answer.failed
@@ -100,7 +109,14 @@ def context_of(found: Statistics, shown: Snapshot) -> dict[str, Any]:
             (category, [(found.failures.classes[n], category.failed[n]) for n in used])
             for category in found.failures.categories
         ]
+        link = found.failures.association
+        context["depends"] = link is not None and link.p_value < SIGNIFICANT
     return context
+
+
+def _chart(context: Mapping[str, Any], name: str) -> Chart:
+    """Return the maker of a chart, which is None where its part needs more results."""
+    return lambda: context.get(f"{name}_chart")
 
 
 def deviance_caption(found: Deviance) -> str:

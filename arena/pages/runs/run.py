@@ -59,13 +59,15 @@ def run(request: HttpRequest, run_id: str) -> HttpResponse:
 def _tab(request: HttpRequest, shown: Run) -> str:
     """Return the part of a run's page to show: by default the trace until there is a result.
 
-    A kernel that was submitted without an agent has no trace worth following.
+    A kernel that was submitted without an agent has no trace worth following. A run that ended
+    without a submission has nothing else.
     """
     asked = request.GET.get("tab", "")
     if asked in TABS:
         return asked
     of_trace = any(name in request.GET for name in OF_TRACE)
-    return "trace" if of_trace or not (shown.ended or shown.is_direct) else "results"
+    has_result = shown.is_direct or (shown.ended and shown.submissions.exists())
+    return "trace" if of_trace or not has_result else "results"
 
 
 @require_safe

@@ -147,6 +147,9 @@ def test_get_run_waiting_names_queue_and_position(client, start, hardware):
     worker.delete()
     assert (waiting(second)["queue"], waiting(second)["served"]) == (hardware.queue, False)
     assert f"no worker for {hardware.name} is online" in waiting(second)["reason"]
+    Worker.objects.create(name="w", queues=[hardware.queue], problem="Its disk is full.", pid=1)
+    said = f"Waiting: the worker for {hardware.name} takes no work (operators: Its disk is full)."
+    assert waiting(second)["reason"] == said
 
 
 def test_list_events_pages_forwards_backwards_and_from_end(client, start):

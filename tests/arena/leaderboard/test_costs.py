@@ -12,7 +12,7 @@ from arena.catalog.models import Agent
 from arena.leaderboard.ranking.boards import board
 from arena.leaderboard.ranking.filters import Filters
 from arena.leaderboard.ranking.frontier import frontier
-from arena.leaderboard.ranking.results import newest_of, snapshot
+from arena.leaderboard.ranking.results import rows_of, snapshot
 from arena.runs.models import Run
 from arena.runs.scoring.standings import rebuild, state
 from tests.arena.factories import judged_run
@@ -81,7 +81,7 @@ def test_continued_run_costs_what_the_broken_ones_before_it_cost(judged):
 def test_costs_need_a_constant_number_of_queries(judged):
     def queries() -> int:
         with CaptureQueriesContext(connection) as captured:
-            newest_of(Run.objects.counted())
+            rows_of(Run.objects.counted())
         return len(captured)
 
     judged("a", "relu", 2.0, cost_usd=1.0, tokens=10)
@@ -147,4 +147,4 @@ def test_columns_of_a_standing_are_those_of_its_run(judged):
     kept = snapshot().rows.copy()
     assert kept["version"][0] == state().number
     kept["version"] = 0
-    assert repr(kept) == repr(newest_of(Run.objects.counted()))
+    assert repr(kept) == repr(rows_of(Run.objects.counted()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from django.template.loader import render_to_string
 
 from arena.catalog.models import Agent, Hardware, Operator
+from arena.leaderboard.analysis import background
 from arena.leaderboard.analysis.background import Answer
 from arena.leaderboard.analysis.sample import NO_GATE, sample_of
 from arena.leaderboard.analysis.statistics import Rounds, Runs, Sample, Statistics, statistics
@@ -29,7 +32,6 @@ from tests.arena.factories import (
     report,
 )
 from tests.reader import one_line
-from tests.waiting import until
 
 pytestmark = pytest.mark.django_db
 
@@ -107,6 +109,13 @@ def test_sample_leaves_out_open_book_agents_unless_chosen(hardware):
     assert sample_of(shown, {"agent": "expert"}).runs.unseen_speedup.tolist() == [4.0]
 
 
+def wait_for_statistics() -> None:
+    """Wait for the computation; it has a low priority, and requests would take its processor."""
+    for thread in threading.enumerate():
+        if thread.name == background.THREAD:
+            thread.join(background.MAX_SECONDS)
+
+
 def test_statistics_arrive_after_the_page(worked, client):
     worked(1.5, 2.0)
     worked("wrong", "wrong", repeat=1)
@@ -117,7 +126,8 @@ def test_statistics_arrive_after_the_page(worked, client):
     assert (first.status_code, first["Retry-After"]) == (202, "2")
     assert "takes some seconds" in first.content.decode()
     statistics = "/analysis/statistics/"
-    until(lambda: client.get(statistics, headers=fragment).status_code != 202, "statistics")
+    wait_for_statistics()
+    assert client.get(statistics, headers=fragment).status_code == 200
     text = client.get("/analysis/statistics/").content.decode()
     assert "<h1>Statistics</h1>" in text
     assert "here 1 passed and 1 failed" in text
@@ -169,19 +179,48 @@ def made(hardware) -> Statistics:
     )
 
 
-def test_template_shows_every_statistic_with_its_interval(made):
+def test_dependence_of_failures_that_chance_explains_is_said_to_be_unsure(made, rf):
+    unsure = replace(made.failures.association, p_value=0.7)
+    found = replace(made, failures=replace(made.failures, association=unsure))
+    context = context_of(found, snapshot()) | {"found": found, "request": rf.get("/")}
+    answer = Answer(found, True, False, 0.0)
+    text = one_line(render_to_string("analysis/statistics.html", context | {"answer": answer}))
+    assert "class does not surely depend on the category: Cramér" in text
+
+
+def test_template_shows_every_statistic_with_its_interval(made, rf):
     context = context_of(made, snapshot())
     answer = Answer(made, False, False, 120.0)
-    context = {"found": made, "answer": answer, **context}
+    request = rf.get("/analysis/statistics/", {"agent": "tuner"})
+    context = {"found": made, "answer": answer, "request": request, **context}
     text = one_line(render_to_string("analysis/statistics.html", context))
     assert "newer results are being counted" in text
     assert "Beyond chance, the category explains" in text
     assert "400 runs of 40 tasks" in text and "100 runs of two or more rounds" in text
     assert text.count("95% CI") > 5
     assert "Test CPU / Other" in text
-    assert "Cramér's V = 1.00" in text.replace("&#x27;", "'")
+    assert "class depends on the category: Cramér's V = 1.00" in text.replace("&#x27;", "'")
     assert ">integrity<" not in text  # a class without runs
     assert "None" not in text and "nan" not in text
+    for name in ("deviance", "refinement", "spread"):
+        for form in ("svg", "png", "csv"):
+            address = f"/analysis/statistics/?agent=tuner&amp;chart={name}.{form}"
+            assert f'href="{address}"' in text
+
+
+def test_charts_of_statistics_are_files_once_they_are_computed(worked, client):
+    worked(1.5, 2.0)
+    worked("wrong", "wrong", repeat=1)
+    address = "/analysis/statistics/?chart=refinement"
+    waiting = client.get(f"{address}.svg")
+    assert (waiting.status_code, waiting["Retry-After"]) == (503, "2")
+    wait_for_statistics()
+    assert b"geomean speedup" in client.get(f"{address}.svg").content
+    assert client.get(f"{address}.png").content.startswith(b"\x89PNG")
+    table = client.get(f"{address}.csv").content.decode()
+    assert table.startswith("series,x,y,text,low,high") and "passed at once" in table
+    assert client.get("/analysis/statistics/?chart=spread.svg").status_code == 404
+    assert client.get("/analysis/statistics/?chart=none.svg").status_code == 404
 
 
 def test_charts_of_statistics_are_valid_figures(made):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,7 @@ from arena.leaderboard.analysis.statistics import (
     Statistics,
     statistics,
 )
+from tests.processes import everything
 from tests.waiting import until
 
 
@@ -123,6 +127,29 @@ def test_failed_computation_is_said_and_tried_again_later(
 def test_process_that_takes_too_long_is_ended() -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         computed_apart(sample(), ("sleep", "600"), max_seconds=0.1)
+
+
+ASK = f"""
+import subprocess
+with subprocess.Popen({list(background.COMMAND)!r}) as apart:
+    print(apart.pid, flush=True)
+"""
+
+
+def test_process_apart_ends_with_the_process_that_started_it(repository: Path) -> None:
+    reader, writer = os.pipe()  # it waits for a sample, and no end of the input ends it
+    asking = subprocess.Popen(
+        [sys.executable, "-c", ASK], stdin=reader, stdout=subprocess.PIPE, cwd=repository
+    )
+    assert asking.stdout
+    pid = int(asking.stdout.readline())
+    priority = partial(os.getpriority, os.PRIO_PROCESS)
+    until(lambda: priority(pid) > priority(0), "the start of the process apart")
+    asking.kill()
+    asking.communicate()
+    until(lambda: pid not in {p.pid for p in everything() if p.state != "Z"}, "its end")
+    for end in (reader, writer):
+        os.close(end)
 
 
 def test_many_filters_at_once_start_a_bounded_number_of_computations(kept: Counted) -> None:

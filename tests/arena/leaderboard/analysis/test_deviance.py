@@ -116,6 +116,18 @@ def test_factors_without_effect_explain_what_chance_explains() -> None:
         assert factor.low == 0
 
 
+def test_interval_that_misses_its_estimate_is_left_out() -> None:
+    """Of 42 tasks, six were tried by all agents, of which two never pass: the page's first runs."""
+    task = np.array([*range(42), *range(6), *range(6)])
+    agent = np.array([0] * 42 + [1] * 6 + [2] * 6)
+    passed = np.array([number != 3 for number in range(42)] + [False] * 12)
+    found = explained(passed, task, task % 8, agent)
+    for factor in (found.category, found.agent):
+        if factor.low is not None:
+            assert factor.low <= factor.beyond_chance <= factor.high
+    assert found.agent.beyond_chance > 0.5 and found.agent.low is None
+
+
 def test_one_weak_agent_is_found_where_tasks_are_hard_or_easy() -> None:
     """Tasks decide most; agents are permuted within them, so that they hide nothing."""
     task, agent = (index.ravel() for index in np.indices((30, 5)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arena.catalog.models import Agent
 from arena.leaderboard.ranking.columns import COLUMNS
-from arena.leaderboard.ranking.rankings import GENERALIZATIONS, OPEN_BOOK, PROVISIONAL, Row, rank
+from arena.leaderboard.ranking.rankings import GENERALIZATIONS, PROVISIONAL, UNRANKED, Row, rank
 
 TASKS = 6
 MANY = settings(deadline=None, max_examples=200)
@@ -142,9 +142,7 @@ def test_nothing_solved_never_ranks_above_a_solved_task(entries) -> None:
         for other in rows:
             if row.solved and not other.solved:
                 assert (row.rank or 0) < (other.rank or 0)
-    assert all(
-        row.rank is None for row in ranked(entries) if row.unranked in (OPEN_BOOK, PROVISIONAL)
-    )
+    assert all(row.rank is None for row in ranked(entries) if row.unranked in UNRANKED)
 
 
 def place_of(entries: list[Entry], pk: int) -> tuple[int, float, float]:

@@ -137,11 +137,73 @@ def test_agent_with_too_few_tasks_is_provisional(judged, client):
     )
 
 
-def test_run_that_submitted_nothing_is_not_on_the_board(judged):
+def test_run_that_submitted_nothing_does_not_count(judged):
     judged("a", "relu", 2.0)
-    judged("b", "relu", rounds=0, judge_version="")
     judged("a", "gelu", rounds=0, judge_version="")
     assert [(row.agent.slug, row.tasks) for row in rank()] == [("a", 1)]
+
+
+def test_agent_that_submitted_nothing_is_listed_last_with_its_attempts(judged, client):
+    judged("whole", "relu", 2.0)
+    judged("expert", "relu", 4.0)
+    Agent.objects.filter(slug="expert").update(open_book=True)
+    for task in ("relu", "gelu"):
+        judged("silent", task, rounds=0, judge_version="", cost_usd=0.0, tokens=10)
+    found = [(row.agent.slug, row.rank, row.unranked) for row in rank()]
+    assert found == [
+        ("whole", 1, ""), ("expert", None, "open-book"), ("silent", None, "no-submission"),
+    ]  # fmt: skip
+    row = board()["silent"]
+    assert (row.passed, row.total, row.tasks, row.solved, row.size) == (0, 2, 2, 0, 2)
+    page = client.get(reverse("leaderboard")).content.decode()
+    assert page.index("Not ranked: no run submitted anything") < page.index(">silent</a>")
+    badge = client.get("/agents/silent/badge.svg").content.decode()
+    assert "not ranked, no submission" in badge
+    assert "not ranked" in client.get("/agents/silent/").content.decode()
+
+
+def test_agent_that_submitted_nothing_has_no_point_in_pictures(judged, client):
+    judged("whole", "relu", 2.0)
+    judged("silent", "relu", rounds=0, judge_version="")
+    row = board()["silent"]
+    assert (row.set_speedup, row.set_low, row.set_high) == (None, None, None)
+    table = client.get(reverse("leaderboard"), {"chart": "forest.csv"}).content.decode()
+    assert [line.split(",")[:2] for line in table.splitlines() if "silent" in line] == [
+        ["submitted nothing", ""]
+    ]
+    picture = client.get(reverse("leaderboard"), {"chart": "forest.svg"}).content.decode()
+    assert picture.count("</g>") == 1 and ">–  silent</text>" in picture
+    page = client.get(reverse("leaderboard")).content.decode()
+    assert page.count('class="forest "') == 1 and ">silent</a>" in page
+    for part in ("matrix", "categories"):
+        content = client.get(reverse("board-part", args=[part])).content.decode()
+        assert ">whole</a>" in content and ">silent</a>" not in content, part
+    assert client.get("/api/v1/leaderboard").json()["rows"][-1]["set_speedup"] is None
+
+
+def test_board_of_silent_agents_alone_has_a_picture_without_points(judged, client):
+    judged("silent", "relu", rounds=0, judge_version="")
+    picture = client.get(reverse("leaderboard"), {"chart": "forest.svg"})
+    assert picture.status_code == 200 and b"</g>" not in picture.content
+    for page in ("leaderboard", "home", "leaderboard-embed"):
+        content = client.get(reverse(page)).content.decode()
+        assert "silent" in content and 'class="forest "' not in content, page
+        assert "data-fragment" not in content, page
+
+
+def test_agent_that_submitted_to_another_judge_is_not_said_to_be_silent(judged):
+    for task in ("relu", "gelu"):
+        judged("a", task, 2.0, judge_version="6")
+    judged("b", "relu", 2.0, judge_version="3")
+    judged("b", "gelu", rounds=0, judge_version="")
+    assert [(row.agent.slug, row.unranked) for row in rank()] == [("a", "")]
+
+
+def test_board_of_silent_agents_alone_shows_them(judged, client):
+    judged("silent", "relu", rounds=0, judge_version="")
+    assert [(row.agent.slug, row.tasks, row.solved) for row in rank()] == [("silent", 1, 0)]
+    assert "no run submitted" in client.get(reverse("home")).content.decode()
+    assert "No agent has a rank here" in client.get(reverse("leaderboard")).content.decode()
 
 
 def test_noisy_run_is_marked_and_earns_no_badge(judged, client):
@@ -308,10 +370,9 @@ def test_board_by_held_out_speedup_ranks_by_it(judged):
 
 
 def test_filters_select_the_runs_of_the_board(judged, hardware):
-    judged("a", "relu", 2.0)
+    today = judged("a", "relu", 2.0).created_at.date()
     old = judged("b", "relu", 2.0, created_at=timezone.now() - timedelta(days=9))
     Operator.objects.filter(slug="relu").update(families=["vision"])
-    today = timezone.now().date()
     assert set(board()) == {"a", "b"}
     assert set(board(since=today)) == {"a"}
     assert set(board(until=old.created_at.date())) == {"b"}
@@ -336,7 +397,9 @@ def test_private_runs_are_on_no_board(judged):
 
 
 @pytest.mark.parametrize("page", ["/", "/leaderboard/", "/agents/a/"])
-def test_page_with_many_devices_and_categories_reads_the_runs_once(client, judged, page):
+def test_page_with_many_devices_and_categories_reads_the_runs_once(
+    client, judged, lasting_answers, page
+):
     def query_count() -> int:
         with CaptureQueriesContext(connection) as queries:
             assert client.get(page).status_code == 200

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,19 +15,25 @@ from typing import Any
 import numpy as np
 
 from arena.accounts.models import Viewer
-from arena.catalog.models import PRODUCTION, Agent, Task, TaskVersion
+from arena.catalog.models import Agent, Task, TaskVersion
 from arena.leaderboard.ranking.boards import Option, leaders, options, results
 from arena.leaderboard.ranking.filters import Filters
 from arena.leaderboard.ranking.results import Snapshot, computed
-from arena.runs.models import GateResult, Run
+from arena.runs.models import Run
 from arena.runs.querysets import RunQuerySet
-from arena.runs.states import RUN_JUDGED, Scope
-from evaluation.judge.kinds import kind_of
-from evaluation.kinds.module.architectures import FAMILIES, FOLDER, Architecture, architectures
+from arena.runs.states import RUN_JUDGED
+from evaluation.kinds.module.architectures import (
+    FAMILIES,
+    FOLDER,
+    TRACK,
+    Architecture,
+    architectures,
+)
 from evaluation.kinds.module.composition import nested
 from evaluation.kinds.module.description.brief import Facts
-from evaluation.kinds.module.limits import limits_of
-from evaluation.types import GateName, Interval
+from evaluation.kinds.module.kind import KIND
+from evaluation.kinds.module.limits import limited_kinds
+from evaluation.types import Interval
 
 FAMILY_TITLES = {
     "llm": "Language models",
@@ -40,6 +45,8 @@ FAMILY_TITLES = {
     "recommender": "Recommenders and retrieval",
     "world_model": "World models",
 }
+FACTS = ("name", "title", "family", "library", "model", "paper", "stand_in", "note")
+"""Fields of an architecture that its entry repeats."""
 PROBE = FOLDER / "probe.json"
 INDEX = re.compile(r"(?<=\.)\d+(?=\.|$)")
 """A number of a layer in a dotted path, for which the probe writes a star."""
@@ -98,9 +105,9 @@ class Entry:
         return FAMILY_TITLES.get(self.family, self.family)
 
     @property
-    def fitted(self) -> bool:
-        """Return whether it has error limits, without which nothing can be judged."""
-        return limits_of(self.name) is not None
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of device with error limits, without which nothing can be judged."""
+        return limited_kinds(self.name)
 
     @property
     def probe(self) -> Probe | None:
@@ -154,7 +161,7 @@ def _probe(data: Mapping[str, Any]) -> Probe:
 
 def entries() -> dict[str, Entry]:
     """Return every architecture by name: by family, then by title."""
-    tasks = Task.objects.filter(operator__suite=PRODUCTION, track=PRODUCTION)
+    tasks = Task.objects.filter(operator__suite=TRACK, track=TRACK)
     names = ("pk", *(f"operator__{n}" for n in ("slug", "title", "category", "source")))
     modules: dict[str, list[Module]] = {}
     sources: dict[str, Mapping[str, Any]] = {}
@@ -174,18 +181,8 @@ def entries() -> dict[str, Entry]:
 
 
 def _entry(each: Architecture, modules: Sequence[Module]) -> Entry:
-    return Entry(
-        name=each.name,
-        title=each.title,
-        family=each.family,
-        library=each.library,
-        model=each.model,
-        paper=each.paper,
-        stand_in=each.stand_in,
-        note=each.note,
-        described=len(each.tasks),
-        modules=tuple(modules),
-    )
+    facts: dict[str, Any] = {name: getattr(each, name) for name in FACTS}
+    return Entry(**facts, described=len(each.tasks), modules=tuple(modules))
 
 
 def _gone(name: str, source: Mapping[str, Any], modules: Sequence[Module]) -> Entry:
@@ -199,7 +196,7 @@ def _gone(name: str, source: Mapping[str, Any], modules: Sequence[Module]) -> En
 
 def devices(shown: Snapshot) -> list[Option]:
     """Return all devices, with the number of their results of production tasks; most first."""
-    return options(Filters(suite=PRODUCTION), "hardware", shown)
+    return options(Filters(suite=TRACK), "hardware", shown)
 
 
 def chosen_device(shown: Snapshot, asked: str) -> str:
@@ -219,7 +216,7 @@ def judged(shown: Snapshot, device: str) -> Mapping[int, int]:
         return {}
 
     def compute() -> Mapping[int, int]:
-        rows = results(shown, Filters(suite=PRODUCTION, hardware=device))
+        rows = results(shown, Filters(suite=TRACK, hardware=device))
         tasks, counts = np.unique(rows["task"], return_counts=True)
         return dict(zip(tasks.tolist(), counts.tolist(), strict=True))
 
@@ -238,35 +235,13 @@ def best_of(shown: Snapshot, device: str, modules: Sequence[Module]) -> list[Bes
     return sorted(found, key=lambda best: -best.deployed.low)
 
 
-def losses(shown: Snapshot, filters: Filters) -> Mapping[int, int]:
-    """Return in how many tasks each agent's run wins alone and loses deployed, by agent id."""
-    losing = computed(shown, "production losses", _losing)
-    rows = results(shown, filters)
-    loses = np.array([run in losing for run in rows["run"].tolist()], bool)
-    pairs = set(zip(rows["agent"][loses].tolist(), rows["task"][loses].tolist(), strict=True))
-    return Counter(agent for agent, _ in pairs)
-
-
-def _losing() -> Collection[str]:
-    """Return the runs whose final verdict says that they win alone and lose deployed."""
-    run = "evaluation__submission__run"
-    found = GateResult.objects.filter(
-        gate=GateName.PERFORMANCE,
-        evaluation__scope=Scope.FINAL,
-        evaluation__noisy=False,
-        detail__wins_alone_loses_deployed=True,
-        **{f"{run}__task_version__task__track": PRODUCTION},
-    )
-    return frozenset(found.order_by().values_list(run, flat=True))
-
-
 def descriptions(modules: Iterable[Module]) -> dict[int, Facts]:
     """Return what the newest version of each task says of its module, by task id."""
     tasks = Task.objects.filter(pk__in=[module.task for module in modules])
     newest = tasks.order_by().annotate(newest=TaskVersion.newest_of("pk")).values("newest")
     found = TaskVersion.objects.filter(pk__in=newest).order_by()
-    rows = found.values_list("task", f"public__{PRODUCTION}")
-    return {pk: kind_of(PRODUCTION).facts_of({PRODUCTION: facts}) for pk, facts in rows}
+    rows = found.values_list("task", f"public__{TRACK}")
+    return {pk: KIND.facts_of({TRACK: facts}) for pk, facts in rows}
 
 
 def deployed_runs(entry: Entry, device: str, viewer: Viewer) -> RunQuerySet:

@@ -9,8 +9,8 @@ import pytest
 
 from arena import leases, queue
 from arena.catalog.models import Agent, Hardware
-from arena.leaderboard import compositions
 from arena.leaderboard.models import Composition
+from arena.leaderboard.production import compositions
 from arena.runs import services
 from arena.runs.models import Evaluation, Run
 from evaluation.kinds.module.architectures import Architecture, architectures
@@ -167,7 +167,7 @@ def test_silent_worker_loses_its_composition_and_the_last_ends_it(sent: list[Any
         old = found.heartbeat_at - leases.LEASE - timedelta(seconds=1)
         Composition.objects.update(heartbeat_at=old)
         assert compositions.reap() == 1
-        assert not compositions.heartbeat(found.pk, LEASE)
+        assert not Composition.objects.renew(found.pk, LEASE)
         found.refresh_from_db()
         assert found.status == status
     assert found.message == leases.SILENT

@@ -15,9 +15,9 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from arena import queue
-from arena.catalog.models import PRODUCTION, Hardware
+from arena.catalog.models import Hardware
 from arena.leaderboard.models import Composition, CompositionStatus
-from arena.leaderboard.production import (
+from arena.leaderboard.production.architectures import (
     Best,
     Entry,
     Prediction,
@@ -31,7 +31,7 @@ from arena.leases import SILENT
 from arena.runs.models import Evaluation, Run, Standing
 from arena.runs.states import EVALUATION_ACTIVE
 from arena.runs.trace.redaction import clean
-from evaluation.kinds.module.architectures import architectures
+from evaluation.kinds.module.architectures import TRACK, architectures
 from evaluation.kinds.module.composition import MIN_PARTS
 from evaluation.kinds.module.description.brief import Facts
 from evaluation.types import Report, Verdict, to_json
@@ -98,7 +98,7 @@ def advance(hardware: Hardware) -> bool:
         return False
     if of_device.active().exists():
         return bool(of_device.send_again(hardware.queue))
-    if not Standing.objects.filter(hardware=hardware, task__track=PRODUCTION).exists():
+    if not Standing.objects.filter(hardware=hardware, task__track=TRACK).exists():
         return False
     requested = set(of_device.values_list("architecture", "key"))
     for name, wanted in together(snapshot(), hardware.slug).items():
@@ -140,11 +140,6 @@ def claim(pk: int, lease: str) -> Composition | None:
     if composition is None or is_busy(composition.hardware):
         return None
     return composition if Composition.objects.claim(pk, lease) else None
-
-
-def heartbeat(pk: int, lease: str) -> bool:
-    """Renew the lease of a composition; False if it is lost."""
-    return Composition.objects.renew(pk, lease)
 
 
 def finish(composition: Composition, lease: str, report: Report) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arena.leaderboard.production import Module, predicted
+from arena.leaderboard.production.architectures import Module, predicted
 from evaluation.types import Interval
 from tests.arena.production import interval
 

@@ -1,0 +1,1 @@
+"""Architectures of live models: their best kernels, alone and measured together."""
