@@ -1,13 +1,15 @@
 """Benchmarks of the judge on this machine's GPU.
 
-    python benchmarks/gpu.py [clock repeatability speed warm queue isolation] [--output FILE]
+    python benchmarks/gpu.py [clock repeatability speed warm queue queues isolation]
+                             [--verdicts 40] [--output FILE]
 
 - clock: microseconds per launch by the judge, by CUPTI and by other ways (see exactness.py)
 - repeatability: variation over final verdicts on the same submission, each in a new process
 - speed: seconds of a verdict in a new process, cold and warm, beside load_inline with 5 checks and
   100 timed calls
 - warm: seconds of rounds and final verdicts in one process with a warm fork server
-- queue: final verdicts per minute over a queue of submissions, and the GPU's utilization
+- queue: final verdicts per minute over a queue of mixed submissions on one GPU, its utilization
+- queues: the same over all GPUs of the machine
 - isolation: isolation features with which CUDA IPC works (as root)
 
 Run it on an idle machine. Each part of FILE has its own provenance.
@@ -38,8 +40,10 @@ from evaluation.bench.devices import detect
 from evaluation.bench.devices.device import Device
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.languages import languages
+from evaluation.device_kind import GPU
 from evaluation.judge.request import Request
 from evaluation.kinds.kernel import judge as kernel_judge
+from evaluation.tasks.spec import Task
 from evaluation.types import Split
 
 SUBMISSIONS = (
@@ -53,14 +57,27 @@ WARM_SUBMISSIONS = (
     ("softmax", "triton", "whole_row"),
     ("matmul", "cuda", "baseline"),
 )
+MIXED_SUBMISSIONS = (
+    ("rms_norm", "cuda", "shared_row"),
+    ("layer_norm", "triton", "whole_row"),
+    ("matmul", "cuda", "shared_tiles"),
+    ("swiglu", "triton", "persistent"),
+    ("cross_entropy", "cuda", "two_loops"),
+    ("rope", "torch", "complex"),
+    ("moe_topk_softmax", "cuda", "keys"),
+    ("attention", "triton", "two_passes"),
+    ("softmax", "cuda", "three_loops"),
+    ("int8_matmul", "triton", "fused"),
+)
+"""Those of a queue: honest implementations of many operators and languages."""
 REPEATS = 10
-QUEUE = 40
 
 
 def main() -> None:
     """Run the chosen parts and write each to the file of results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("parts", nargs="*", default=list(PARTS), metavar="PART")
+    parser.add_argument("--verdicts", type=int, default=40, help="of a queue")
     parser.add_argument("--cache", type=Path, default=None)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/judge-gpu.json")
     parser.add_argument("--inline", help=argparse.SUPPRESS)
@@ -72,7 +89,8 @@ def main() -> None:
         cache = (options.cache or Path(folder)).absolute()
         device = detect.device_for("gpu", cache)
         for part in options.parts:
-            results = PARTS[part](cache, device)
+            more = {"verdicts": options.verdicts} if part in QUEUES else {}
+            results = PARTS[part](cache, device, **more)
             entry = {
                 "command": f"python benchmarks/gpu.py {part}",
                 **provenance(device),
@@ -236,13 +254,22 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor weight, double eps) {
     events_each_us(lambda call: module.forward(x, weight, case["eps"]))
 
 
-def measure_queue(cache: Path, device: Device) -> dict[str, Any]:
-    """Return verdicts per minute over QUEUE submissions, judged as an arena does."""
-    submissions = [
+def measure_queue(cache: Path, device: Device, verdicts: int = 40) -> dict[str, Any]:
+    """Return verdicts per minute over mixed submissions, judged as an arena does on one GPU."""
+    return throughput.measure(mixed_submissions(), verdicts, cache, [device])
+
+
+def measure_queues(cache: Path, device: Device, verdicts: int = 40) -> dict[str, Any]:
+    """Return verdicts per minute as `measure_queue` does, over all GPUs like this one."""
+    alike = [each for each in detect.devices(cache, (GPU,)) if each.slug == device.slug]
+    return throughput.measure(mixed_submissions(), verdicts, cache, alike)
+
+
+def mixed_submissions() -> list[tuple[Task, str]]:
+    return [
         (task_of(operator, language), implementation(operator, language, name))
-        for operator, language, name in SUBMISSIONS
+        for operator, language, name in MIXED_SUBMISSIONS
     ]
-    return throughput.measure(submissions, QUEUE, cache, device)
 
 
 def measure_isolation(cache: Path, device: Device) -> list[dict[str, Any]]:
@@ -250,14 +277,17 @@ def measure_isolation(cache: Path, device: Device) -> list[dict[str, Any]]:
     return isolation.measure()
 
 
-PARTS: dict[str, Callable[[Path, Device], Any]] = {
+PARTS: dict[str, Callable[..., Any]] = {
     "clock": exactness.measure,
     "repeatability": measure_repeatability,
     "speed": measure_speed,
     "warm": measure_warm,
     "queue": measure_queue,
+    "queues": measure_queues,
     "isolation": measure_isolation,
 }
+
+QUEUES = ("queue", "queues")
 
 if __name__ == "__main__":
     main()

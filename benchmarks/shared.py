@@ -81,7 +81,7 @@ def resumable_parser(description: str) -> argparse.ArgumentParser:
 def is_current(result: Mapping[str, Any], **hashes: str) -> bool:
     """Return whether a result is of these hashes, by a judge whose admissions hold."""
     known = all(result.get(name) == value for name, value in hashes.items())
-    return known and str(result.get("judge", "")) >= OLDEST_ADMISSION
+    return known and int(result.get("judge") or 0) >= int(OLDEST_ADMISSION)
 
 
 def write_json(path: Path, data: Mapping[str, Any], indent: int = 2) -> None:

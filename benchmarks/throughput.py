@@ -1,8 +1,9 @@
 """Throughput of final verdicts over a queue of submissions, judged as an arena does.
 
-Two processes build, at a lower priority than measurements. One judge measures, for all verdicts.
-The GPU's utilization is from NVML: the share of time in which a kernel ran. The share of time in
-windows counts measured windows alone.
+One judge measures on each device, for all its verdicts, on cores of its own. BUILDERS processes for
+each build beside them, at a lower priority. Each judge has a verdict before, which does not count,
+since an arena's judges stay; all builds of the queue count. The GPU's utilization is from NVML: the
+share of time in which a kernel ran. The share of time in windows counts measured windows alone.
 """
 
 from __future__ import annotations
@@ -13,76 +14,142 @@ import statistics
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from benchmarks.shared import ROOT
+from evaluation.bench.devices.cores import shares_beside_builds
 from evaluation.bench.devices.device import Device
-from evaluation.judge.answers import BROKEN
+from evaluation.device_kind import GPU
 from evaluation.tasks.spec import Task
 from evaluation.types import Verdict
 from runners.process.supervisor import Child, Ended, Ending
 from runners.worker.bench import Bench, OnLines
 
 JUDGE = (sys.executable, "-m", "evaluation")
-BUILDERS, NICENESS = 2, "10"
+BUILDERS, NICENESS = 3, "10"
 MAX_SECONDS = 600
 SAMPLE_SECONDS = 0.1
 
 
+@dataclass
+class Queue:
+    """Requests in order, each once it is built, and the verdicts on them."""
+
+    requests: Iterator[Future[dict[str, Any]]]
+    started: float = field(default_factory=time.perf_counter)
+    verdicts: list[tuple[str, dict[str, float]]] = field(default_factory=list)
+    """Device and seconds of each."""
+    broken: int = 0
+    wall: float = 0.0
+    """Seconds until the last verdict."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def judge_all(self, bench: Bench) -> None:
+        """Judge on one device until no request is left."""
+        os.sched_setaffinity(0, bench.cores)  # of this thread, and what it starts
+        while True:
+            with self._lock:
+                request = next(self.requests, None)
+            if request is None:
+                return
+            report = _measure(bench, request.result())
+            with self._lock:
+                if report is None:
+                    self.broken += 1
+                    continue
+                self.verdicts.append((bench.lock, report["seconds"]))
+                self.wall = time.perf_counter() - self.started
+                print(f"{len(self.verdicts)} verdicts in {self.wall:.1f} s", flush=True)
+
+
 def measure(
-    submissions: Sequence[tuple[Task, str]], count: int, cache: Path, device: Device
+    submissions: Sequence[tuple[Task, str]], count: int, cache: Path, devices: Sequence[Device]
 ) -> dict[str, Any]:
     """Judge `count` submissions: the given ones in turn, each made unique by a comment.
 
     When interrupted, it returns the figures of the verdicts so far.
     """
-    requests = [
-        {
-            "task": task.slug,
-            "files": {task.target_file: f"{source}\n{_comment(task.target_file)} {number}\n"},
-            "cache": str(cache),
-            "scope": "final",
-        }
-        for number, (task, source) in zip(range(count), cycle(submissions))
+    cores, rest = shares_beside_builds(len(devices))
+    benches = [
+        Bench(lock=device.uuid, environment=device.environment, cores=own)
+        for device, own in zip(devices, cores, strict=True)
     ]
-    bench = Bench(environment=device.environment, cores=frozenset(os.sched_getaffinity(0)))
-    verdicts: list[dict[str, float]] = []
-    broken = 0
-    started, wall = time.perf_counter(), 0.0
-    try:
-        with _utilization(device.uuid) as utilization, ThreadPoolExecutor(BUILDERS) as builders:
-            try:
-                for request in builders.map(_build, requests):
-                    if (report := _measure(bench, request)) is None:
-                        broken += 1
-                        continue
-                    verdicts.append(report["seconds"])
-                    wall = time.perf_counter() - started
-                    print(f"{len(verdicts)} verdicts in {wall:.1f} s", flush=True)
-            except KeyboardInterrupt:
-                builders.shutdown(cancel_futures=True)
-                if not verdicts:
-                    raise
-    finally:
-        bench.clear()
+    requests = [_request(*each, n, cache) for n, each in zip(range(count), cycle(submissions))]
+    affinity = os.sched_getaffinity(0)
+    with ExitStack() as stack:
+        stack.callback(os.sched_setaffinity, 0, affinity)
+        for bench in benches:
+            stack.callback(bench.clear)
+        judges = stack.enter_context(ThreadPoolExecutor(len(benches)))
+        first = _build(_request(*submissions[0], count, cache))
+        list(judges.map(lambda bench: _warm(bench, first), benches))
+        utilization = [stack.enter_context(_utilization(device)) for device in devices]
+        builders = stack.enter_context(
+            ThreadPoolExecutor(BUILDERS * len(devices), "build", os.sched_setaffinity, (0, rest))
+        )
+        queue = Queue(iter([builders.submit(_build, request) for request in requests]))
+        try:
+            list(judges.map(queue.judge_all, benches))
+        except KeyboardInterrupt:
+            queue.requests = iter(())
+            builders.shutdown(cancel_futures=True)
+            if not (queue.verdicts or queue.broken):
+                raise
+    return {**figures(queue, [each for own in utilization for each in own]), **_of(submissions)}
+
+
+def _of(submissions: Sequence[tuple[Task, str]]) -> dict[str, Any]:
+    return {"submissions": [task.slug for task, _ in submissions]}
+
+
+def _request(task: Task, source: str, number: int, cache: Path) -> dict[str, Any]:
     return {
-        "verdicts": len(verdicts),
-        "broken": broken,
+        "task": task.slug,
+        "files": {task.target_file: f"{source}\n{_comment(task.target_file)} {number}\n"},
+        "cache": str(cache),
+        "scope": "final",
+    }
+
+
+def _warm(bench: Bench, request: dict[str, Any]) -> None:
+    os.sched_setaffinity(0, bench.cores)
+    _measure(bench, request)
+
+
+def figures(queue: Queue, utilization: Sequence[float]) -> dict[str, Any]:
+    """Return the figures of a queue, with the samples of all devices' utilization.
+
+    Without any verdict there are the counts alone, since no speed is known.
+    """
+    seconds, wall = [each for _, each in queue.verdicts], queue.wall
+    by_device = Counter(device for device, _ in queue.verdicts)
+    counts = {
+        "verdicts": len(seconds),
+        "broken": queue.broken,
+        "devices": len(by_device),
+        "verdicts_by_device": dict(by_device),
+    }
+    if not seconds:
+        print("No verdict passed, so no speed is known.", flush=True)
+        return counts
+    time_of_devices = wall * len(by_device)
+    return {
+        **counts,
         "wall_seconds": wall,
-        "verdicts_per_minute": 60 * len(verdicts) / wall,
+        "verdicts_per_minute": 60 * len(seconds) / wall,
         "share_of_time_gpu_busy": statistics.fmean(utilization) if utilization else None,
-        "share_of_time_judging": sum(seconds["total"] for seconds in verdicts) / wall,
-        "share_of_time_in_windows": sum(seconds["clocked"] for seconds in verdicts) / wall,
+        "share_of_time_judging": sum(each["total"] for each in seconds) / time_of_devices,
+        "share_of_time_in_windows": sum(each["clocked"] for each in seconds) / time_of_devices,
         "median_seconds": {
-            name: statistics.median(seconds.get(name, 0.0) for seconds in verdicts)
-            for name in verdicts[-1]
+            name: statistics.median(each.get(name, 0.0) for each in seconds) for name in seconds[-1]
         },
-        "submissions": [task.slug for task, _ in submissions],
     }
 
 
@@ -103,7 +170,7 @@ def _build(request: dict[str, Any]) -> dict[str, Any]:
 def _measure(bench: Bench, request: dict[str, Any]) -> dict[str, Any] | None:
     """Return the report on a build, by the judge that waits or else by a new one.
 
-    Where the judge fails, print why and return None: the next request meets a new one.
+    Where the judge fails or does not pass it, print why and return None.
     """
     found: list[dict[str, Any]] = []
 
@@ -113,7 +180,7 @@ def _measure(bench: Bench, request: dict[str, Any]) -> dict[str, Any] | None:
 
     line = json.dumps({**request, "stage": "measure"})
     ended = bench.answer(line, start, found.append, deadline=time.monotonic() + MAX_SECONDS)
-    if ended.ending is not Ending.EXITED or ended.code == BROKEN:
+    if ended.ending is not Ending.EXITED or ended.code:
         causes = [
             message["message"]
             for message in found
@@ -122,7 +189,6 @@ def _measure(bench: Bench, request: dict[str, Any]) -> dict[str, Any] | None:
         text = "; ".join(causes) or ended.stderr[-2000:]
         print(f"a judge ended ({ended.ending}, status {ended.code}): {text}", flush=True)
         return None
-    _check(ended)
     return next(message for message in found if message["type"] == "report")
 
 
@@ -135,13 +201,16 @@ def _check(ended: Ended) -> None:
 
 
 @contextmanager
-def _utilization(uuid: str) -> Iterator[list[float]]:
-    """Sample the share of time in which a kernel ran on the GPU, until the context exits."""
+def _utilization(device: Device) -> Iterator[list[float]]:
+    """Sample the share of time in which a kernel ran on a GPU, until the context exits."""
+    samples: list[float] = []
+    if device.kind != GPU:
+        yield samples
+        return
     import pynvml  # does not import without a driver
 
     pynvml.nvmlInit()
-    handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
-    samples: list[float] = []
+    handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{device.uuid}")
     stopped = threading.Event()
 
     def sample() -> None:
