@@ -8,6 +8,8 @@ import { Outline } from "./outline.js";
 import { Replay, clock } from "./replay.js";
 import { RETRY_MS, Stream, chunkOf, rowsOf } from "./stream.js";
 
+const PHONE = "(max-width: 44rem)";
+
 let workspace;
 let announcer;
 let showState;
@@ -342,6 +344,9 @@ export function openTrace(page) {
   outline.watchKeys();
   folding = new Folding(root, document.querySelector("[data-fold]"));
   toTail.addEventListener("click", () => follow(true));
-  if (workspace.dataset.ended === "1") offerReplay();
+  if (workspace.dataset.ended === "1") {
+    offerReplay();
+    if (matchMedia(PHONE).matches) folding.toggle(); // a whole trace is many screens of a phone
+  }
   return { isSearch: false, onRows, offerReplay, follow, toHash };
 }
