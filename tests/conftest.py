@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
+import secrets
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,6 +27,7 @@ from tests.reader import Reader
 
 pytest_plugins = ["tests.costs", "tests.leftovers"]
 
+OWN_PORTS = range(12_000, 32_000)
 UNREACHABLE_REDIS = "redis://127.0.0.1:1/0"
 HERE = Path(__file__).parent
 LONGEST_FIRST = """
@@ -122,11 +126,15 @@ def skip_or_fail(what: str) -> None:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """Return a port of this machine that nobody listens on, and that no connection begins from.
+
+    Of those that Linux gives to clients, any can be taken before a server listens on it again.
+    """
+    while True:
+        port = OWN_PORTS[secrets.randbelow(len(OWN_PORTS))]
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @pytest.fixture(scope="session")
@@ -190,6 +198,18 @@ def forget_boards() -> Iterator[None]:
     for name in KEEPERS_OF_BOARDS:
         if module := sys.modules.get(name):
             module.forget()
+
+
+@pytest.fixture
+def lasting_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no kept answer of a page grow old during a test, however slow it is."""
+    for name in (
+        "arena.leaderboard.ranking.results.CATALOG_SECONDS",
+        "arena.pages.agents.SPENT_SECONDS",
+        "arena.pages.runs.experiments.COUNTED_SECONDS",
+        "arena.pages.runs.runs.COUNT_SECONDS",
+    ):
+        monkeypatch.setattr(name, math.inf)
 
 
 @pytest.fixture

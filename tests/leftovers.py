@@ -16,9 +16,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -35,6 +35,7 @@ SHARED_MEMORY = Path("/dev/shm")
 CLOCK_ERROR_SECONDS = 0.1
 WORKERS_KEY = "left"
 
+T = TypeVar("T")
 Spans = Sequence[tuple[float, float, str]]
 """When each test began and ended, and its name."""
 
@@ -144,11 +145,22 @@ class Earlier:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
         _wait_for_descendants(GRACE_SECONDS)
-        for path, at in _unused_memory(self.began):
+        for path, at in _lasting(lambda: _unused_memory(self.began), grace_seconds):
             lines.append(f"left behind: shared memory {path}: {_named(at, spans)}")
-        for mount in set(_mounted_namespaces()) - self.namespaces:
+        for mount in _lasting(self.new_namespaces, grace_seconds):
             lines.append(f"left behind: mounted namespace {mount}")
         return lines
+
+    def new_namespaces(self) -> set[str]:
+        return set(_mounted_namespaces()) - self.namespaces
+
+
+def _lasting(found: Callable[[], Collection[T]], seconds: float) -> Collection[T]:
+    """Return what is found even after that time, in which it can end or come into use."""
+    end = time.monotonic() + seconds
+    while (left := found()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return left
 
 
 def _prctl(option: int, value: int) -> None:
@@ -169,15 +181,14 @@ def _ending_code(child: int) -> int:
 
 def _wait_for_descendants(seconds: float) -> list[Process]:
     """Return the descendants that are still there after that time."""
-    end = time.monotonic() + seconds
-    while True:
+
+    def left() -> list[Process]:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        found = descendants(os.getpid())
-        if not found or time.monotonic() > end:
-            return [process for process in found if process.state != ENDED]
-        time.sleep(0.05)
+        return descendants(os.getpid())
+
+    return [process for process in _lasting(left, seconds) if process.state != ENDED]
 
 
 def _spans(path: Path) -> Spans:

@@ -19,6 +19,8 @@ from arena.catalog.models import Worker
 from arena.curation import quarantine, rejudging
 from arena.curation.models import CheckStep, Rejudging
 from arena.curation.rejudging_filters import Filters
+from arena.leaderboard.analysis import background
+from arena.pages.leaderboard.statistics import RETRY_SECONDS
 from evaluation import JUDGE_VERSION
 from tests.arena.curation.conftest import admission
 from tests.arena.factories import finished, judge, judged_run, report
@@ -142,7 +144,12 @@ def problems_of(
 
 def wait_for_statistics(page: Any) -> None:
     """Open the statistics of the analysis until a process has computed them."""
-    until(lambda: "Computing" not in page.goto("/analysis/statistics/").text(), "statistics")
+
+    def are_there() -> bool:
+        page.wait_for_timeout(1000 * RETRY_SECONDS)  # waits: the pace of a page; more takes longer
+        return "Computing" not in page.goto("/analysis/statistics/").text()
+
+    until(are_there, "statistics", background.MAX_SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from datetime import timedelta
 
 import pytest
@@ -35,13 +34,6 @@ def no_attempts():
     cache.clear()
     yield
     cache.clear()
-
-
-@pytest.fixture
-def one_period(monkeypatch):
-    """Stop the clock, since attempts are counted anew in each period."""
-    now = time.time()  # waits: a clock that stands
-    monkeypatch.setattr(time, "time", lambda: now)
 
 
 def test_sign_up_creates_a_plain_account_and_signs_in(client):

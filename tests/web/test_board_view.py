@@ -1,4 +1,4 @@
-"""The view of a board: order, chosen agents, results by hidden sizes, p of fast_p, and CSV."""
+"""The view of a board: order, chosen agents, results by held-out sizes, p of fast_p, and CSV."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from arena.leaderboard.ranking.boards import board, holding_options
 from arena.leaderboard.ranking.fast_p import curves, x_of, y_of
 from arena.leaderboard.ranking.filters import NO_FILTERS, Filters
 from arena.leaderboard.ranking.results import snapshot
+from tests.arena import factories
 from tests.arena.factories import judged_run
-from tests.web.conftest import PHONE, TIMEOUT_MS
+from tests.web.conftest import DESK, PHONE, TIMEOUT_MS
 
 TASK = "rms_norm/cpp-to-cpp"
 
@@ -121,7 +122,7 @@ def test_results_by_hidden_sizes_are_counted_and_alone_count_as_solved(client, j
     solved = {name: board(Filters(holds=name)).rows[0].solved for name in ("", *counted)}
     assert solved == {"": 2, "right": 2, "kept": 1, "specialised": 1}
     page = client.get("/leaderboard/?holds=kept").content.decode()
-    assert '<option value="kept" selected>Retains 80% or more on hidden sizes (1)' in page
+    assert '<option value="kept" selected>Retains 80% or more on held-out sizes (1)' in page
     assert "Only results of one class count as solved" in page
     answer = client.get("/api/v1/leaderboard?holds=kept").json()
     assert (answer["filters"]["holds"], answer["rows"][0]["solved"]) == ("kept", 1)
@@ -247,3 +248,33 @@ def test_chart_on_a_phone_without_scripts_shows_every_label_whole(open_page, ser
     labels = [label.bounding_box() for label in page.locator(".plot .drawing text").all()]
     assert len(labels) > 4 and min(label["x"] for label in labels) >= drawn["x"]
     assert min(label["height"] for label in labels) > 8, "it can be read"
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_headings_of_a_board_on_a_phone_show_while_the_keyboard_is_in_them(open_page, served_world):
+    served_world.passed(TASK, "tuner", 2.1, rounds=1)
+    page = open_page("/leaderboard/?task_set=all", PHONE)
+    head, link = page.locator(".board thead"), page.locator(".board thead a", has_text="Pass rate")
+    assert head.bounding_box()["height"] <= 1
+    link.focus()
+    box = link.bounding_box()
+    found = page.evaluate("([x, y]) => document.elementFromPoint(x, y).textContent",
+                          [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2])  # fmt: skip
+    assert found == "Pass rate"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**sort=-pass_rate**")
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_board_with_costs_fits_a_desk(open_page, served_world, in_thread):
+    run = served_world.passed(TASK, "tuner", 2.1, rounds=1)
+    in_thread(factories).judged_run(
+        "small-model", "rms_norm", hardware=run.hardware, rounds=0, judge_version="", tokens=10_000
+    )
+    page = open_page("/leaderboard/?task_set=all", DESK)
+    assert "no run submitted anything" in page.locator("table.board").inner_text()
+    assert page.locator("table.board thead", has_text="Cost per solved task").is_visible()
+    frame = page.locator(".scroll:has(table.board)")
+    assert frame.evaluate("it => it.scrollWidth - it.clientWidth") == 0

@@ -417,6 +417,8 @@ def test_long_word_causes_no_horizontal_scroll(open_page, served_world, record, 
     in_thread(services).finish_run(run.pk, LEASE, "broken", word, "arena")
     for viewport in (DESK, PHONE):
         page = open_page(f"/runs/{run.pk}/?tab=trace", viewport)
+        if viewport is PHONE:
+            page.click("[data-fold][aria-pressed=true]")
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
         dt = page.locator(".event dt").bounding_box()
         assert dt["width"] <= viewport["width"] * 0.4
@@ -489,9 +491,7 @@ def test_board_chart_is_drawn_under_the_content_security_policy(open_page, serve
     assert page.console_errors == []
 
 
-def test_funnel_charts_are_drawn_under_the_content_security_policy(
-    open_page, served_world, in_thread
-):
+def test_funnel_charts_are_drawn_under_the_security_policy(open_page, served_world, in_thread):
     kernel = in_thread(production).production_run("tuner", "llama_rms_norm")
     for path in ("/production/llama/", f"/runs/{kernel.pk}/"):
         page = open_page(path)

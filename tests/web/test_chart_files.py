@@ -9,9 +9,10 @@ from xml.etree import ElementTree
 import plotly.graph_objects
 import pytest
 
+from arena.accounts.attempts import count_attempt
 from arena.chart_svg import chart_svg
 from arena.charts import SERIES, figure, speedups, title
-from arena.pages.charts.files import standalone
+from arena.pages.charts.files import MAX_PICTURES, standalone
 from tests.web.world import DEVICE
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -65,6 +66,16 @@ def test_lines_without_a_point_are_named_in_the_legend():
     ]
     drawn = chart_svg(figure(lines, x=title("speedup"), y=title("agent")))
     assert "public" in drawn and "held-out" in drawn
+
+
+def test_line_at_1x_is_inside_a_drawing_whose_points_are_all_faster():
+    points = [("one", 1.2, 1.1, 1.3), ("another", 2.0, 1.9, 2.1)]
+    trace = speedups("speedup", points, "x", {"color": SERIES[0]}, "%{y}")
+    drawn = parsed(chart_svg(figure([trace], x=title("speedup"), y={"type": "category"}, one="x")))
+    lines = drawn.findall(f"{SVG}line")
+    (dotted,) = (line for line in lines if line.get("stroke-dasharray") == "2 4")
+    left = min(float(line.get("x1")) for line in lines if line.get("y1") == line.get("y2"))
+    assert float(dotted.get("x1")) > left
 
 
 def test_drawing_alone_has_its_size_and_colours_of_the_light_theme():
@@ -131,6 +142,24 @@ def test_chart_of_a_board_has_the_rows_of_its_address(client, judged):
 @pytest.mark.parametrize("chart", ["none.svg", "forest.pdf", "forest", "forest.svg.png", "\0.svg"])
 def test_unknown_chart_of_a_page_is_not_found(client, judged, chart):
     assert client.get("/leaderboard/", {"chart": chart}).status_code in (400, 404)
+
+
+@pytest.mark.django_db
+def test_visitors_of_one_address_have_a_limit_on_pictures_and_users_have_none(
+    client, judged, alice, one_period
+):
+    chart, from_one = {"task_set": "all", "chart": "forest.svg"}, {"REMOTE_ADDR": "192.0.2.7"}
+    for _ in range(MAX_PICTURES):
+        count_attempt("picture", "192.0.2.7", MAX_PICTURES)
+    refused = client.get("/leaderboard/", chart, **from_one)
+    assert refused.status_code == 429 and 0 < int(refused.headers["Retry-After"]) <= 300
+    assert "Too many pictures. Try again in" in refused.content.decode()
+    table = chart | {"chart": "forest.csv"}
+    assert client.get("/leaderboard/", table, **from_one).status_code == 200
+    assert client.get("/leaderboard/", {"task_set": "all"}, **from_one).status_code == 200
+    assert client.get("/leaderboard/", chart).status_code == 200, "of another address"
+    client.force_login(alice)
+    assert client.get("/leaderboard/", chart, **from_one).status_code == 200
 
 
 @pytest.mark.django_db

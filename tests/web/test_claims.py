@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from arena.catalog.models import Operator, Task
+from arena.published.loading import load
 from arena.published.models import PublishedKernel
 from arena.published.outcomes import OUTCOMES
 from tests.arena.published import kernel_line, load_claims, one_of_each_outcome
 
 pytestmark = pytest.mark.django_db
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def text_of(client: Any, address: str) -> str:
@@ -38,13 +40,18 @@ def test_page_and_home_have_the_finding_and_the_page_every_class(
         assert each.rule.replace("'", "&#x27;") in page
     assert "Of <strong>8</strong> kernels that 2 models or agents published as right" in page
     assert "<strong>4</strong> are right at any size, 1 only at the sizes of its suite" in page
-    assert "Of 7 claimed speedups, <strong>1</strong> holds on NVIDIA H100 80GB HBM3." in page
+    faster = "7 claims to be faster than the baseline, <strong>1</strong> holds"
+    assert f"Of {faster} on NVIDIA H100 80GB HBM3." in page
     home = text_of(client, "/")
     assert (
         "Of 8 kernels that models published as right, <strong>4</strong> are right at any" in home
     )
-    assert "of 7 claimed speedups, <strong>1</strong> holds on NVIDIA H100 80GB HBM3" in home
+    assert f"of {faster} on NVIDIA H100 80GB HBM3" in home
     assert "(6 were claimed on other hardware)" in home
+    assert '<a href="/claims/#suites">Models on KernelBench</a>' in home
+    assert 'href="/claims/#suites">Published kernels of models</a>' in text_of(
+        client, "/leaderboard/"
+    )
     assert 'aria-current="page">Claims' in page
     for kernel in PublishedKernel.objects.all():
         assert f'href="/claims/{kernel.pk}/"' in page
@@ -69,6 +76,29 @@ def test_page_has_the_reasons_of_each_class_and_boards_their_precision_rule(
     assert "products by the precision rule tf32" in page
     forbidden = PublishedKernel.objects.get(problem="10")
     assert forbidden.why == "import"
+
+
+def test_pages_of_the_claims_that_were_followed_by_hand_have_the_outcome_of_the_document(
+    client: Any,
+) -> None:
+    assert load(ROOT / "benchmarks/published/claims-h200.jsonl").refused == []
+    rows = re.findall(
+        r"^\| ([\d.]+)x, (KernelBench|v0) (\d)/(\d+), ([^|]+?) \| ([^|]+?) \|",
+        (ROOT / "docs/importing.md").read_text(),
+        re.MULTILINE,
+    )
+    assert len(rows) == 10
+    for claimed, suite, level, problem, model, outcome in rows:
+        kernel = PublishedKernel.objects.get(
+            suite="kernelbench" if suite == "KernelBench" else "kernelbench-v0",
+            level=level, problem=problem, model__startswith=model,
+            claimed_speedup__gte=float(claimed) - 0.5, claimed_speedup__lt=float(claimed) + 0.5,
+        )  # fmt: skip
+        assert outcome.startswith(kernel.described.label), (kernel, outcome)
+        page = text_of(client, kernel.get_absolute_url())
+        assert f">{kernel.described.label}</span>" in page
+        for ratio in re.findall(r": ([\d.]+)x", outcome):
+            assert f"<dd>{ratio}×" in page, (kernel, outcome)
 
 
 def test_filters_narrow_the_page_and_unknown_ones_are_named(client: Any, tmp_path: Path) -> None:
@@ -105,6 +135,32 @@ def test_page_of_a_kernel_has_claim_verdict_and_source(client: Any, tmp_path: Pa
     assert client.get("/claims/000000000000/").status_code == 404
 
 
+def test_versions_of_the_judge_are_named_from_the_oldest_to_the_newest(
+    client: Any, tmp_path: Path
+) -> None:
+    versions = ("9", "10", "8")
+    lines = [kernel_line(n, judged_judge_version=each) for n, each in enumerate(versions)]
+    load_claims(tmp_path, lines)
+    page = text_of(client, "/claims/")
+    assert re.findall(r"version (\d+) of the judge", page) == ["8", "9", "10"]
+
+
+def test_pages_name_the_judge_of_each_verdict_and_the_limit_that_it_met(
+    client: Any, tmp_path: Path
+) -> None:
+    late = kernel_line(2, 9.0, "not_judged", judged_reason="OVER_TIME_LIMIT")
+    load_claims(tmp_path, [kernel_line(1, speedup=1.9, judged_judge_version="7"), late])
+    page = text_of(client, "/claims/")
+    for version in ("5", "7"):
+        assert f"version {version} of the judge" in page and f"judge {version}</span>" in page
+    assert "time limit of the judge 1" in page
+    page = text_of(client, f"/claims/{PublishedKernel.objects.get(problem='2').pk}/")
+    assert "<dd>not judged: time limit of the judge</dd>" in page
+    assert "<dt>Why</dt><dd>The verdict took longer than this judge gives one.</dd>" in page
+    assert "part of the difference may be the device" not in page, "without a difference"
+    assert "counts neither for nor against its model" in page
+
+
 def test_csv_has_the_selected_kernels_and_no_formula(client: Any, tmp_path: Path) -> None:
     lines = [*one_of_each_outcome(), kernel_line(30, status="failed", judged_message="=1+1")]
     load_claims(tmp_path, lines)
@@ -128,17 +184,43 @@ def test_api_has_the_same_filters(client: Any, tmp_path: Path) -> None:
     assert [(each["model"], each["judged"]) for each in models] == [("Model B", 2)]
 
 
-def test_shared_problems_are_a_link_that_keeps_the_filters(client: Any, tmp_path: Path) -> None:
-    lines = [kernel_line(n, model=m, speedup=1.5) for n in (1, 2) for m in ("A", "B")]
-    load_claims(tmp_path, [*lines, kernel_line(3, model="A", speedup=1.5)])
+def test_board_of_a_suite_has_ranks_over_shared_problems_and_a_link_to_all(
+    client: Any, tmp_path: Path
+) -> None:
+    lines = [kernel_line(n, model=m, speedup=1.5) for n in range(12) for m in ("A", "B")]
+    load_claims(tmp_path, [*lines, kernel_line(30, model="A", speedup=1.5), kernel_line(1)])
     page = text_of(client, "/claims/?level=1")
-    assert 'href="/claims/?level=1&amp;problems=shared#suites"' in page
-    assert "2 of them are shared" in page
-    assert "Over the 2 problems" in text_of(client, "/claims/?level=1&problems=shared")
+    assert "over the 12 problems on which at least two thirds" in page
+    assert "no rank: verdicts on fewer than 6" in page
+    assert '<td class="n nowrap">76% to 100%</td>' in page
+    assert 'href="/claims/?level=1&amp;problems=all#suites"' in page
+    page = text_of(client, "/claims/?level=1&problems=all")
+    assert "so none has a rank here" in page and 'href="/claims/?level=1#suites"' in page
+
+
+def test_board_of_a_suite_without_enough_shared_problems_gives_the_reason(
+    client: Any, tmp_path: Path
+) -> None:
+    lines = [kernel_line(n, model=m, speedup=1.5) for n in (1, 2) for m in ("A", "B")]
+    load_claims(tmp_path, lines)
+    page = text_of(client, "/claims/")
+    assert "No model has a rank: 2 problems are shared, and a rank needs at least 10" in page
+
+
+def test_filter_by_class_leaves_figures_of_models_over_all_classes(
+    client: Any, tmp_path: Path
+) -> None:
+    load_claims(tmp_path, one_of_each_outcome())
+    page = text_of(client, "/claims/?outcome=wrong")
+    assert "Of <strong>8</strong> kernels that 2 models or agents published as right" in page
+    assert "kb1_6_relu" in page and "kb1_7_relu" not in page
+    assert re.search(r'outcome=wrong" aria-current="true"', page)
 
 
 def test_chart_of_the_page_is_json_that_a_script_reads(client: Any, tmp_path: Path) -> None:
     load_claims(tmp_path, one_of_each_outcome())
     page = text_of(client, "/claims/")
     found = re.search(r'<script type="application/json">(.*?)</script>', page)
-    assert found and json.loads(found[1])["layout"]["xaxis"]["type"] == "log"
+    axis = json.loads(found[1])["layout"]["xaxis"] if found else {}
+    assert axis["type"] == "log" and axis["ticktext"][0] == "none"
+    assert axis["tickvals"][1] >= 4 * axis["tickvals"][0], "room for both labels"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from arena.leaderboard.compositions import together
 from arena.leaderboard.models import Composition
+from arena.leaderboard.production.compositions import together
 from arena.leaderboard.ranking.results import snapshot
 from arena.runs.display.funnels import DROPS
 from evaluation.kinds.module.drops import Drop

@@ -41,11 +41,11 @@ def test_long_document_on_a_phone_is_short_and_opens_what_a_link_names(open_page
     assert page.evaluate("document.documentElement.scrollHeight") < MAX_PHONE_PIXELS
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     page.goto(f"{page.url}#accepted-limits")
-    page.wait_for_selector("details[open] >> text=Known and not bounded", timeout=TIMEOUT_MS)
+    page.wait_for_selector("details[open] >> text=Measured above that bound", timeout=TIMEOUT_MS)
     assert page.locator("details.fold[open]").count() == 1
     assert page.locator("details.fold:not([open])").count() > 5
     plain = open_page("/docs/threat-model/", java_script_enabled=False)
-    assert plain.locator("text=Known and not bounded").is_visible()
+    assert plain.locator("text=Measured above that bound").is_visible()
     assert page.console_errors == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,6 +36,12 @@ def test_times_has_two_decimals_below_100(value, text):
     assert figures.times(value) == text
 
 
+def test_age_is_a_time_element_with_the_exact_time():
+    at = datetime.now(UTC) - timedelta(hours=3, minutes=5)
+    text = figures.ago(at)
+    assert text == f'<time datetime="{at.isoformat()}">3\xa0hours ago</time>'
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(None, "–"), (1.31, "1.31×"), (1.0, "1.00×"), (0.97, "about 1× (noise)")],
@@ -58,7 +65,13 @@ def test_peak_has_a_name_and_a_unit(name, what, unit):
 
 @pytest.mark.parametrize(
     ("micros", "text"),
-    [(0.5, "0.500\u202fµs"), (999, "999\u202fµs"), (2170, "2.17\u202fms"), (3.5e6, "3.50\u202fs")],
+    [
+        (0, "–"),
+        (0.5, "0.500\u202fµs"),
+        (999, "999\u202fµs"),
+        (2170, "2.17\u202fms"),
+        (3.5e6, "3.50\u202fs"),
+    ],
 )
 def test_micros_uses_the_unit_that_fits(micros, text):
     assert figures.micros(micros) == text

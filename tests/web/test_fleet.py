@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from django.db.models.functions import Now
 from django.urls import reverse
 
 from arena.audit.models import AuditEntry
@@ -42,7 +41,8 @@ def gpu_box(hardware) -> Worker:
 
 
 def test_fleet_page_shows_what_a_machine_states(staff, gpu_box):
-    Worker.objects.filter(name="gpu-1/build").update(last_seen_at=Now() - timedelta(seconds=9))
+    before = gpu_box.last_seen_at - timedelta(seconds=9)
+    Worker.objects.filter(name="gpu-1/build").update(last_seen_at=before)
     page = staff.get(reverse("fleet")).content.decode()
     for text in ("gpu-1", "c0ffee00", "judge 17, 80 migrations", "0.250 s", "3.0", "No space left"):
         assert text in page, text
@@ -81,6 +81,15 @@ def test_fleet_page_shows_devices_and_resume_puts_back_one_that_was_taken_out(st
     page = staff.get(reverse("fleet")).content.decode()
     assert "10.0% slower than" in page and "taken out: on" not in page
     assert AuditEntry.objects.get().action == "device.include"
+
+
+def test_fleet_page_names_the_holder_of_a_device_and_of_one_given_back_the_last(staff, gpu_box):
+    devices.hold("GPU-1", gpu_box.hardware, gpu_box.name, 7, "t")
+    held = staff.get(reverse("fleet")).content.decode()
+    assert f'title="Held by {gpu_box.name} (process 7)"' in held
+    devices.give_back("GPU-1", "t")
+    page = staff.get(reverse("fleet")).content.decode()
+    assert f'title="Last held by {gpu_box.name}"' in page and "process None" not in page
 
 
 def test_drain_of_an_unknown_machine_is_refused(staff, gpu_box):

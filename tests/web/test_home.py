@@ -8,10 +8,11 @@ from functools import partial
 import pytest
 from django.utils import timezone
 
+from arena.catalog.models import Agent
 from arena.runs import services
 from arena.runs.models import Run
 from tests.arena.factories import judged_run
-from tests.web.conftest import PHONE
+from tests.web.conftest import DESK, PHONE
 from tests.web.world import DEVICE
 
 SCREEN = {"width": 1366, "height": 900}
@@ -80,3 +81,18 @@ def test_first_screen_holds_leaders_and_runs_in_one_sight(open_page, served_worl
     phone = open_page("/", PHONE)
     assert phone.evaluate("document.documentElement.scrollHeight") < MAX_PHONE_HEIGHT
     assert phone.evaluate(CUT) == [] and Run.objects.active().count() == 10
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_steps_of_judging_hold_their_text_and_long_names_fit_on_a_phone(
+    open_page, served_world, in_thread
+):
+    served_world.passed("rms_norm/cpp-to-cpp", "tuner", 2.1, rounds=1)
+    in_thread(Agent.objects.filter(slug="tuner")).update(title="kernel_of_" * 8)
+    for viewport in (DESK, PHONE):
+        page = open_page("/", viewport)
+        steps = page.locator("ol.steps")
+        assert steps.evaluate("it => it.scrollHeight - it.clientHeight") == 0
+        page = open_page("/agents/tuner/", viewport)
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

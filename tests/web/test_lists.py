@@ -9,8 +9,10 @@ from functools import partial
 import pytest
 
 from arena.catalog.models import Agent, Hardware, Worker
+from arena.runs import services
 from arena.runs.models import Experiment
 from tests.arena.factories import judged_run
+from tests.web.world import LEASE
 
 pytestmark = pytest.mark.django_db
 
@@ -83,7 +85,15 @@ def test_failures_of_an_agent_are_a_part_of_its_page_and_a_page(client, judged):
     assert "<html" in page and "No submission has been judged yet." in page
     headers = {"X-Requested-With": "fragment"}
     part = client.get("/agents/a/failures/", headers=headers).content.decode()
-    assert "<html" not in part and "0 rejected for a rule violation" in part
+    assert "<html" not in part and "No submission has been judged yet." in part
+    assert "rejected for a rule violation" not in part
+
+
+@pytest.mark.django_db
+def test_failures_of_an_agent_with_a_verdict_count_rule_violations(client, world):
+    world.passed("rms_norm/cpp-to-cpp", "tuner", 1.5)
+    page = client.get("/agents/tuner/failures/").content.decode()
+    assert "0 rejected for a rule violation, 0 disputed." in page
 
 
 def test_hardware_page_with_a_worker_that_takes_no_work_says_why(client, hardware):
@@ -93,3 +103,17 @@ def test_hardware_page_with_a_worker_that_takes_no_work_says_why(client, hardwar
     )
     page = client.get("/hardware/").content.decode()
     assert "takes no work" in page and html.escape(problem) in page
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_name_of_an_agent_in_a_list_of_runs_is_not_broken_inside_a_word(
+    open_page, served_world, in_thread
+):
+    served_world.passed("rms_norm/cpp-to-cpp", "tuner", 0.8, rounds=1)
+    run = served_world.start("softmax/cpp-to-cpp", "tuner")
+    in_thread(services).finish_run(run.pk, LEASE, "broken", "processor busy, " * 9, "arena")
+    in_thread(Agent.objects.filter(slug="tuner")).update(title="Expert (open\u00a0book)")
+    page = open_page("/runs/", {"width": 1000, "height": 900})
+    name = page.locator(".runs tbody a", has_text="book").first
+    assert name.evaluate("it => it.getClientRects().length") == 2

@@ -51,7 +51,9 @@ def test_three_tabs_show_each_event_once_and_soon(open_page, served_world, in_th
         draft = EventDraft("log", {"text": f"line {number}"})
         recorded[write(run.pk, [draft], producer="test")] = at
         if number % KILLED_EVERY == 0:
-            dice.choice(tabs).evaluate("window.sockets.at(-1).close()")
+            chosen = dice.choice(tabs)
+            chosen.wait_for_function("window.sockets.at(-1).readyState === WebSocket.OPEN")
+            chosen.evaluate("window.sockets.at(-1).close()")
             killed.append(time.time())
         tabs[0].wait_for_timeout(PAUSE_MS)
     settings.HEADLESS = False

@@ -12,6 +12,7 @@ from arena.leaderboard.ranking.boards import board
 from arena.leaderboard.ranking.frontier import memory_frontier
 from arena.runs.models import Measurement
 from arena.runs.scoring.standings import rebuild
+from evaluation.types import Interval
 from tests.arena.factories import HIDDEN_CASE, finished
 
 MIB = 1 << 20
@@ -124,7 +125,10 @@ def test_board_without_measured_memory_has_no_column_of_it(client, start):
 def test_agents_that_none_beats_in_memory_and_speed_are_on_the_frontier():
     def row(pk, low, memory):
         agent = SimpleNamespace(pk=pk, title=f"agent {pk}")
-        return SimpleNamespace(rank=pk, solved=1.0, set_low=low, memory_ratio=memory, agent=agent)
+        reached = Interval(low, low, low)
+        return SimpleNamespace(
+            rank=pk, solved=1.0, over_set=reached, memory_ratio=memory, agent=agent
+        )
 
     small, fast, beaten, unknown = (
         row(1, 1.2, 0.5),

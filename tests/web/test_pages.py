@@ -9,14 +9,14 @@ from django.db.models import Q
 from django.templatetags.static import static
 from django.utils import timezone
 
-from arena.catalog.models import Operator, Task, Worker
+from arena.catalog.models import Hardware, Operator, Task, Worker
 from arena.runs import services
 from arena.runs.display.rounds import best_of, rounds_of
 from arena.runs.models import Evaluation, Event, Experiment, Measurement, Run
 from arena.runs.scoring.standings import rebuild
 from arena.static_digest import static_digest
 from evaluation.types import Interval
-from tests.arena.factories import LEASE, ask_for_verdict, gate, judge, report
+from tests.arena.factories import LEASE, ask_for_verdict, gate, judge, judged_run, report
 from tests.web.world import DEVICE, HIDDEN, SECRET
 
 TASK = "rms_norm/cpp-to-cpp"
@@ -324,6 +324,12 @@ def test_passed_round_shows_generalization_as_final_verdict_only(client, runs):
     assert "final verdict only" in client.get(f"{run}/1/").content.decode()
     final = client.get(f"{run}/3/").content.decode()
     assert "final verdict only" not in final and "not reached" not in final
+
+
+def test_run_that_ended_without_a_submission_opens_at_its_trace(client, world):
+    run = judged_run("tuner", rounds=0, hardware=Hardware.objects.first())
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    assert 'data-tab="trace" aria-current="page"' in page
 
 
 def test_final_verdict_in_progress_shows_its_own_gates(client, world):

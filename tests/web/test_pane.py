@@ -285,6 +285,7 @@ def test_arrow_keys_reach_stops_beyond_the_window_of_the_outline(open_page, serv
 
 def test_pane_on_a_phone_is_the_page_of_the_event(open_page, run):
     page = open_page(f"/runs/{run.pk}/?tab=trace", PHONE)
+    page.click("[data-fold][aria-pressed=true]")
     requested = []
     page.on("request", lambda request: requested.append(request.url))
     page.click("#e7 .kind")

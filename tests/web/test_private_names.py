@@ -10,7 +10,7 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from arena.catalog.models import Operator, Task, TaskVersion
+from arena.catalog.models import Agent, Operator, Task, TaskVersion
 from arena.runs import services
 from arena.runs.models import Experiment, Run
 from tests.arena.factories import finished, judged_run
@@ -44,6 +44,8 @@ def canary(world: Any, start: Any, alice: Any) -> Any:  # noqa: F811
     experiment = Experiment.objects.create(slug="canary-set", title="Canaries")
     hardware = brought.hardware
     judged_run(brought.agent.slug, speedup=9.0, hardware=hardware, experiment=experiment, **own)
+    empty = judged_run("silent-canary", rounds=0, judge_version="", hardware=hardware, **own)
+    Agent.objects.filter(pk=empty.agent_id).update(active=False, owner=alice)
     operator = Operator.objects.create(
         slug="canary_sum", title="Canary sum", category="Canaries", level=1, prompt="",
         reference_source="",

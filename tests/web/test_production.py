@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion
-from arena.leaderboard.production import FAMILY_TITLES, probes
+from arena.leaderboard.production.architectures import FAMILY_TITLES, probes
 from arena.published.models import PublishedVerdict
 from arena.runs import services
 from arena.runs.display.funnels import DROPS
@@ -96,6 +96,15 @@ def test_architecture_page_shows_what_the_probe_found(client: Any) -> None:
     assert "It is BitNet of FastKernels." in page and "0 graph breaks" in page
     assert "timm is not installed" in text_of(client, "/production/mobilenet_v4/")
     text_of(client, "/production/none/", 404)
+
+
+def test_architecture_page_names_the_kinds_of_device_with_error_limits(client: Any) -> None:
+    shown = "<dt>Judged on</dt><dd>{}</dd>"
+    for name, kinds in (("llama", "GPU, CPU"), ("xlstm", "CPU"), ("bamba", "–")):
+        page = " ".join(client.get(f"/production/{name}/").content.decode().split()).replace(
+            "> <", "><"
+        )
+        assert shown.format(kinds) in page, name
 
 
 def test_architecture_without_a_task_names_the_command_that_adds_one(client: Any) -> None:
@@ -383,7 +392,7 @@ def test_architectures_of_the_api_have_the_best_kernel_of_each_module(client: An
         assert answer.status_code == 404 and "There is no" in answer.json()["error"]["message"]
 
 
-def test_queries_of_the_pages_do_not_grow_with_runs(client: Any) -> None:
+def test_queries_of_the_pages_do_not_grow_with_runs(client: Any, lasting_answers: None) -> None:
     production_run("first", "llama_rms_norm", performance(2.0, 1.1))
     run = production_run("first", "llama_mlp", performance(2.0, 1.1))
     addresses = ("/production/", LLAMA, "/leaderboard/?suite=production", f"/runs/{run.pk}/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from arena.catalog.sync import sync_tasks
 from arena.leaderboard.ranking.results import snapshot
 from arena.runs import services
-from arena.runs.models import Event, Measurement, Run
+from arena.runs.display.terminal import verdict_of
+from arena.runs.models import Event, Measurement, Run, SpeedRecord
 from evaluation.kinds.repository import benchmark
 from evaluation.kinds.repository.judge import judge
 from evaluation.kinds.repository.task import load
@@ -71,6 +73,24 @@ def test_pages_label_the_clock_wherever_the_speedup_is(judged: Judged, client: A
         page = text_of(client, address)
         assert "2.00×" in page and CLOCK in page, address
     assert "2.00×" not in text_of(client, "/leaderboard/")
+
+
+def test_texts_for_other_sites_and_terminals_name_no_held_out_cases(
+    judged: Judged, client: Any
+) -> None:
+    run = judged("answer=42\ntime=50\n")
+    place = {"task_version": run.task_version, "hardware": run.hardware}
+    SpeedRecord.objects.create(run=run, **place, since=run.ended_at, beaten=1.0, beaten_unseen=1.0)
+    card = client.get(f"/runs/{run.pk}/?chart=card.csv")
+    texts = {
+        "card": card.content.decode(),
+        "document": text_of(client, f"/runs/{run.pk}/trace.md"),
+        "records": text_of(client, "/records.atom"),
+        "terminal": verdict_of(run),
+    }
+    for name, text in texts.items():
+        assert CLOCK in text and "2.00" in text, name
+        assert not re.search("held-out|unseen|public cases|seen cases", text), name
 
 
 def test_page_of_a_task_shows_editable_files_and_commands(judged: Judged, client: Any) -> None:

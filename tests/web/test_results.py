@@ -50,7 +50,9 @@ def test_new_run_is_on_the_list_at_once(judged, client):
     assert "2.00×" in text_of(client, "/runs/")
 
 
-def test_number_of_very_many_runs_is_that_of_some_seconds_ago(judged, client, monkeypatch):
+def test_number_of_very_many_runs_is_that_of_some_seconds_ago(
+    judged, client, lasting_answers, monkeypatch
+):
     monkeypatch.setattr(runs, "COUNTED_EACH_TIME", 0)
     monkeypatch.setattr(runs, "cache", LocMemCache("of this test", {}))
     judged("a", "relu", 2.0)

@@ -96,7 +96,7 @@ def test_page_without_measured_peaks_shows_no_roofline(client, start, hardware, 
 
 
 def test_roofline_of_a_task_takes_three_queries_for_all_devices(
-    db, client, world: World, django_assert_num_queries
+    db, client, world: World, lasting_answers, django_assert_num_queries
 ):
     world.passed("softmax/cpp-to-cpp", "tuner", 2.0, rounds=1)
     world.passed("softmax/cpp-to-cpp", "tuner", 2.4, rounds=1, hardware="intel-xeon-8370c-4c")

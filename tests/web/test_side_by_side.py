@@ -31,6 +31,14 @@ def test_rounds_stand_beside_each_other_with_the_turns_that_led_to_them(runs):
     assert not shown.rows[2].cells[1].rounds and shown.cut == []
 
 
+def test_turns_after_the_last_round_have_no_number_of_a_round(client, runs):
+    runs[0].events.filter(body__span_kind="submission", body__round=3).delete()
+    shown = courses(runs, "round")
+    assert [row.is_after for row in shown.rows] == [False, False, True]
+    page = client.get(f"/compare/?run={runs[0].pk}&run={runs[1].pk}").content.decode()
+    assert ">after</th>" in page and '"n fit">3</th>' not in page
+
+
 def test_times_are_those_of_each_runs_own_clock(runs):
     for run, pace in zip(runs, (1_000, 4_000), strict=True):
         run.events.update(t_ms=F("seq") * pace)

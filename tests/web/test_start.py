@@ -292,7 +292,7 @@ def test_start_form_offers_only_runnable_choices(alices, bob):
     page = alices.get(START).content.decode()
     assert 'value="rms_norm/cpp-to-cpp"' in page and 'value="softmax/cpp-to-cpp"' not in page
     assert 'value="tuner"' in page and 'value="cautious"' not in page
-    assert f"{OTHER['name']}, no worker online" in page and f"{DEVICE['name']}, no" not in page
+    assert f"{OTHER['name']}, no worker ready" in page and f"{DEVICE['name']}, no" not in page
     assert 'value="staff"' not in page
     alices.force_login(bob)
     assert 'value="staff"' in alices.get(START).content.decode()
@@ -310,6 +310,11 @@ def test_start_form_names_the_device_that_a_run_would_wait_for(alices):
     page = alices.get(query).content.decode()
     assert f"The run waits: no worker for {OTHER['name']} is online" in page
     assert "on a machine with this device" in page
+    other = Hardware.objects.get(slug=OTHER["slug"])
+    problem = "vm/cpu (process 7) measures on this device: one at a time does."
+    Worker.objects.create(name="w", hardware=other, queues=[other.queue], problem=problem, pid=1)
+    page = alices.get(query).content.decode()
+    assert f"the worker for {OTHER['name']} takes no work (operators: {problem[:-1]})." in page
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,17 @@ def operators(client, query: str = "") -> list[str]:
     return re.findall(r'<th scope="row"><a class="mono" href="/tasks/([^/]+)/', page)
 
 
+def test_task_page_shows_the_rules_that_its_agents_read(client, task):
+    shown = client.get(task.get_absolute_url()).content.decode()
+    assert "TASK.md" not in shown
+    version = task.version
+    version.public["starter"]["TASK.md"] = "No files and no processes."
+    version.save(update_fields=["public"])
+    shown = client.get(task.get_absolute_url()).content.decode()
+    assert 'href="#TASK-md-L1"' in shown and 'id="TASK-md-L1"' in shown
+    assert "No files and no processes." in shown and re.search(r"read by\s+agents", shown)
+
+
 @pytest.mark.parametrize(
     ("query", "found"),
     [

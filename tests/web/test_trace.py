@@ -14,6 +14,7 @@ from arena.runs import services
 from arena.runs.models import Event
 from arena.runs.trace import timeline
 from arena.runs.trace.events import BODIES, EventDraft
+from arena.runs.trace.outline import MAX_ROWS
 from runners.session.recorder import Recorder
 
 pytestmark = pytest.mark.django_db
@@ -43,6 +44,18 @@ def seq_and_text(entries) -> list[tuple[int, str]]:
 def test_revision_takes_the_place_of_its_first_event(run):
     record(run, log("began", id="build"), log("between"), log("done", id="build"))
     assert seq_and_text(timeline.chunk(visible(run), 0).entries) == [(2, "done"), (3, "between")]
+
+
+def test_outline_around_an_event_is_held_while_the_run_goes_on(client, run):
+    turn = {"span_kind": "turn", "title": "Turn"}
+    for number in range(2 * MAX_ROWS):
+        record(run, EventDraft("span_begin", turn, id=f"turn-{number}"))
+    held = re.compile(r'<nav class="outline" id="outline" data-live-part data-held ')
+    page = client.get(f"/runs/{run.pk}/?at=5").content.decode()
+    assert held.search(page) and "data-later" in page
+    assert not held.search(client.get(f"/runs/{run.pk}/").content.decode())
+    newest = client.get(f"/runs/{run.pk}/?at={2 * MAX_ROWS}").content.decode()
+    assert not held.search(newest), "what comes next belongs to it"
 
 
 def test_follower_gets_a_revision_under_the_first_seq(run):

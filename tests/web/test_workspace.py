@@ -69,6 +69,8 @@ def test_outline_follows_scrolling_and_reaches_every_turn_of_very_many(open_page
     page.goto(f"{page.url.partition('?')[0]}?at=7004#e7004")
     page.wait_for_selector("#e7004.here", state="attached", timeout=TIMEOUT_MS)
     page.wait_for_selector("#outline [aria-current] >> text=Turn 141", timeout=TIMEOUT_MS)
+    page.wait_for_selector('[data-connection][data-state="live"]', timeout=TIMEOUT_MS)
+    assert page.locator("#outline[data-held] >> text=Turn 141").count(), "also while it goes on"
     page.mouse.move(640, 600)
     page.mouse.wheel(0, 4000)
     page.wait_for_function(
@@ -111,6 +113,15 @@ def test_chips_and_search_keep_their_link_and_go_back(open_page, run):
     page.wait_for_selector("[data-stream]", timeout=TIMEOUT_MS)
     page.wait_for_selector(".event[data-kind=gate_result]", timeout=TIMEOUT_MS)
     assert page.console_errors == []
+
+
+def test_chips_on_a_phone_are_at_equal_distances(open_page, run):
+    page = open_page(f"/runs/{run.pk}/?tab=trace", PHONE)
+    gaps = page.locator(".chips .chip").evaluate_all(
+        """them => them.map(it => it.getBoundingClientRect()).flatMap((box, n, all) =>
+            n && box.top === all[n - 1].top ? [box.left - all[n - 1].right] : [])"""
+    )
+    assert gaps and max(gaps) - min(gaps) < 1
 
 
 def test_chips_work_without_javascript(open_page, run):
@@ -247,6 +258,26 @@ def test_workspace_on_a_phone_has_no_sideways_scrolling(open_page, run):
         page.wait_for_selector(".tab:not([hidden])", timeout=TIMEOUT_MS)
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, address
         assert page.console_errors == []
+
+
+def test_trace_of_an_ended_run_is_folded_on_a_phone_and_opens_at_the_event_of_its_address(
+    open_page, run
+):
+    whole = open_page(f"/runs/{run.pk}/?tab=trace")
+    whole.wait_for_selector(".event", timeout=TIMEOUT_MS)
+    events = whole.locator(".event:visible").count()
+    last = whole.locator(".event:not([data-kind=span_begin], [data-kind=message])").last
+    seq = last.get_attribute("data-seq")
+    page = open_page(f"/runs/{run.pk}/?tab=trace", PHONE)
+    page.wait_for_selector("[data-fold][aria-pressed=true]", timeout=TIMEOUT_MS)
+    assert 0 < page.locator(".event:visible").count() < events / 2
+    page.goto(f"{page.url.partition('?')[0]}?at={seq}#e{seq}")
+    page.wait_for_selector(f"#e{seq}.here", timeout=TIMEOUT_MS)
+    assert page.locator(f"#e{seq}").is_visible()
+    page.click("[data-fold]")
+    page.wait_for_selector("[data-fold][aria-pressed=false]", timeout=TIMEOUT_MS)
+    assert page.locator(".event:visible").count() == events
+    assert page.console_errors == []
 
 
 def test_picture_of_a_whole_run_shows_its_last_row(open_page, run):

@@ -1,0 +1,94 @@
+"""Browser tests that tables show what matters within the width of a tablet and of a phone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from arena.catalog import services as catalog
+from arena.catalog.models import Agent, Hardware
+from arena.runs import services
+from tests.web.conftest import PHONE
+from tests.web.world import DEVICE, LEASE
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
+TASK = "rms_norm/cpp-to-cpp"
+TABLET = {"width": 1000, "height": 800}
+SCROLLED = """() => [...document.querySelectorAll(".scroll")]
+    .filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.ariaLabel)"""
+
+
+def test_lists_of_runs_and_boards_fit_a_tablet(open_page, served_world, in_thread):
+    served_world.passed(TASK, "tuner", 2.1, rounds=2)
+    run = served_world.start(TASK, "tuner")
+    reason = "processor busy 100 % of the time: inconclusive, other work disturbed 28 of 30"
+    in_thread(services).finish_run(run.pk, LEASE, "broken", reason, "arena")
+    for path in ("/", "/runs/", "/leaderboard/?task_set=all"):
+        page = open_page(path, TABLET)
+        assert page.evaluate(SCROLLED) == [], path
+    page = open_page("/runs/", TABLET)
+    assert page.locator("tr", has_text=run.pk).bounding_box()["height"] < 130
+
+
+@pytest.mark.parametrize("viewport", [TABLET, PHONE], ids=["tablet", "phone"])
+def test_hardware_page_shows_workers_without_sideways_scrolling(
+    open_page, served_world, in_thread, viewport
+):
+    device = in_thread(Hardware.objects).get(slug=DEVICE["slug"])
+    workers = in_thread(catalog)
+    name = f"a-machine-with-a-long-name-17/{device.queue}/cores-18"
+    workers.heartbeat_worker(name, queues=[device.queue], pid=1, hardware=device)
+    queues = ["agents", "build", "production"]
+    workers.heartbeat_worker("a-machine-with-a-long-name-17/rest", queues=queues, pid=2)
+    page = open_page("/hardware/", viewport)
+    assert page.evaluate(SCROLLED) == []
+    row = page.locator("tr", has_text=name).inner_text()
+    assert "online" in row and "last heartbeat" in row
+
+
+def test_maps_of_a_board_show_cells_beside_a_long_name_on_a_phone(
+    open_page, served_world, in_thread
+):
+    served_world.passed(TASK, "tuner", 2.1, rounds=1)
+    served_world.passed("softmax/cpp-to-cpp", "tuner", 1.6, rounds=1)
+    in_thread(Agent.objects.filter(slug="tuner")).update(title="An agent-with-a-long-name " * 3)
+    for part in ("matrix", "categories"):
+        page = open_page(f"/leaderboard/parts/{part}/?task_set=all", PHONE)
+        cells: Any = page.locator("tbody td")
+        assert cells.first.bounding_box()["x"] < PHONE["width"] / 2, part
+
+
+def test_offered_runs_show_their_speedup_below_a_long_name_on_a_phone(
+    open_page, served_world, in_thread
+):
+    run, _ = (served_world.passed(TASK, agent, 2.1, rounds=1) for agent in ("tuner", "cautious"))
+    in_thread(Agent.objects.filter(slug="cautious")).update(title="An-agent with a long name " * 3)
+    page = open_page(f"/compare/?run={run.pk}", PHONE)
+    assert page.evaluate(SCROLLED) == []
+    offered = page.locator("tr", has_text="An-agent").last.inner_text()
+    assert "2.10×" in offered
+
+
+def test_ticks_of_the_curve_can_be_read_on_a_phone(open_page, served_world):
+    served_world.passed(TASK, "tuner", 2.1, rounds=1)
+    page = open_page("/leaderboard/?task_set=all", PHONE)
+    drawn = page.locator("svg.fast-p text:visible")
+    boxes = [each.bounding_box() for each in drawn.all()]
+    assert len(boxes) > 5 and all(box["height"] >= 10 for box in boxes)
+    assert not any(
+        a["x"] < b["x"] + b["width"]
+        and b["x"] < a["x"] + a["width"]
+        and a["y"] < b["y"] + b["height"]
+        and b["y"] < a["y"] + a["height"]
+        for number, a in enumerate(boxes)
+        for b in boxes[:number]
+    )
+
+
+def test_choices_of_a_page_are_as_wide_as_their_names(open_page, served_world):
+    page = open_page(f"/tasks/{TASK}/", {"width": 1600, "height": 900})
+    tracks = page.get_by_label("Other tracks of this operator").bounding_box()
+    last = page.locator(".segments a").last.bounding_box()
+    assert tracks["width"] < page.locator("main").bounding_box()["width"] - 100
+    assert abs(last["x"] + last["width"] - tracks["x"] - tracks["width"]) < 3
