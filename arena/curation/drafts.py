@@ -186,6 +186,7 @@ def _change(draft: Draft, user: User, files: dict[str, str]) -> None:
     if not changed:
         raise Conflict("This draft is closed.", "Make a new one of the published version.")
     draft.editors.add(user)
+    draft.reviewers.remove(user)
     draft.refresh_from_db()
 
 
@@ -194,6 +195,38 @@ def request_review(draft: Draft, user: User) -> None:
     if missing := lacking(draft):
         raise Conflict(missing[0])
     _move(draft, user, (DraftState.DRAFT,), DraftState.REVIEW, "draft.request-review")
+
+
+def add_reviewer(draft: Draft, user: User, name: str) -> User:
+    """Choose a user, by name, to review a draft. Raises UserError for who cannot review it."""
+    with transaction.atomic():
+        chosen = _open(draft).possible_reviewers().filter(username=name).first()
+        if chosen is None:
+            raise UserError(
+                f"{name or 'Nobody'} cannot review this draft.",
+                "Choose a reviewer or staff who neither wrote nor edited it.",
+            )
+        draft.reviewers.add(chosen)
+        record(user, "draft.add-reviewer", draft, chosen.username)
+    return chosen
+
+
+def remove_reviewer(draft: Draft, user: User, name: str) -> None:
+    """Take back the choice of a reviewer. Raises NotFound, Conflict."""
+    with transaction.atomic():
+        chosen = _open(draft).reviewers.filter(username=name).first()
+        if chosen is None:
+            raise NotFound(f"{name or 'Nobody'} is not among the reviewers of this draft.")
+        draft.reviewers.remove(chosen)
+        record(user, "draft.remove-reviewer", draft, chosen.username)
+
+
+def _open(draft: Draft) -> Draft:
+    """Return a draft, locked. Raises Conflict where it is closed."""
+    locked = _locked(draft)
+    if not locked.is_open:
+        raise Conflict("This draft is closed.", "Make a new one of the published version.")
+    return locked
 
 
 def lacking(draft: Draft) -> list[str]:
@@ -227,6 +260,8 @@ def reviewer_problem(draft: Draft, user: User) -> Forbidden | None:
             "You edited this draft since its last approval, so you cannot review it.",
             "Ask a reviewer who did not edit it.",
         )
+    if draft.reviewers.exists() and not draft.reviewers.contains(user):
+        return Forbidden("Others were chosen to review this draft.", "Add yourself to them.")
     return None
 
 
@@ -235,8 +270,8 @@ def review(draft: Draft, user: User, content_hash: str, approved: bool, comment:
 
     An approval makes the editors of the draft eligible again: a second person has read their work.
 
-    Raises: Forbidden for the author and for who edited the files since the last approval; Conflict
-    for other content; UserError without a comment.
+    Raises: Forbidden for the author, for who edited the files since the last approval, and where
+    others were chosen; Conflict for other content; UserError without a comment.
     """
     comment = comment.replace("\0", "").strip()[:MAX_COMMENT]
     state = DraftState.APPROVED if approved else DraftState.DRAFT

@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
-from arena.accounts.models import User
+from arena.accounts.models import IS_REVIEWER, User
 from arena.catalog.models import Hardware
 from arena.filters import containing
 from arena.leases import ACTIVE, LeasedQuerySet, Retried
@@ -41,8 +41,10 @@ class DraftQuerySet(models.QuerySet["Draft"]):
 
     def waiting_for(self, user: User) -> Self:
         """Filter to those that wait for a review which the user may write."""
-        others = self.filter(state=DraftState.REVIEW).exclude(author=user)
-        return others.exclude(editors=user) if user.is_reviewer else self.none()
+        if not user.is_reviewer:
+            return self.none()
+        others = self.filter(state=DraftState.REVIEW).exclude(author=user).exclude(editors=user)
+        return others.filter(Q(reviewers=None) | Q(reviewers=user))
 
     def named(self, words: str) -> Self:
         """Filter by words, each in the name of the draft."""
@@ -58,6 +60,8 @@ class Draft(models.Model):
     author = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="drafts")
     editors = models.ManyToManyField(settings.AUTH_USER_MODEL, related_name="+", blank=True)
     """Those who changed the files since the last approval, besides the author."""
+    reviewers = models.ManyToManyField(settings.AUTH_USER_MODEL, related_name="+", blank=True)
+    """Those chosen to review it, one of whom must approve; empty for any other reviewer."""
     state = models.CharField(max_length=9, choices=DraftState, default=DraftState.DRAFT)
     files: Any = models.JSONField(default=dict)
     content_hash = models.CharField(max_length=64)
@@ -90,6 +94,11 @@ class Draft(models.Model):
     @property
     def short_hash(self) -> str:
         return self.content_hash[:12]
+
+    def possible_reviewers(self) -> models.QuerySet[User]:
+        """Return the reviewers who neither wrote the draft nor edited it, by name."""
+        others = User.objects.filter(IS_REVIEWER, is_active=True).exclude(pk=self.author_id)
+        return others.exclude(pk__in=self.editors.all()).distinct().order_by("username")
 
 
 class Check(Retried):

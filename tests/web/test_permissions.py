@@ -178,7 +178,11 @@ PAGES: dict[str, list[tuple[str, str, str]]] = {
     "task-status": [("POST", "/curate/tasks/relu/cpp-to-cpp/status/", STAFF_ACT)],
     "draft": [("GET", "/curate/drafts/{draft}/", REVIEW)],
     "draft-diff": [("GET", "/curate/drafts/{draft}/diff/", REVIEW)],
-    "draft-act": [("POST", "/curate/drafts/{draft}/do/publish/", REVIEW_ACT)],
+    "draft-act": [
+        ("POST", "/curate/drafts/{draft}/do/publish/", REVIEW_ACT),
+        ("POST", "/curate/drafts/{draft}/do/add-reviewer/", REVIEW_ACT),
+        ("POST", "/curate/drafts/{draft}/do/remove-reviewer/", REVIEW_ACT),
+    ],
     "draft-file": [
         ("GET", "/curate/drafts/{draft}/file/?path=task.toml", REVIEW),
         ("POST", "/curate/drafts/{draft}/file/?path=run.sh", "302 403 403 422 422 302"),

@@ -45,7 +45,11 @@ OPERATORS_A_PAGE = 20
 def index(request: HttpRequest) -> HttpResponse:
     """List open drafts, the newest closed ones, and the operators with their tasks, by pages."""
     words = words_of(request)
-    listed = Draft.objects.named(words).select_related("author").defer("files")
+    named_drafts = Draft.objects.named(words).select_related("author").defer("files")
+    listed = named_drafts.prefetch_related("reviewers")
+    waiting = listed.waiting_for(signed_in(request))
+    rest = listed.open().exclude(pk__in=[each.pk for each in waiting])
+    groups = {"Waiting for your review": waiting, "Open drafts": rest}
     state = request.GET.get("state", "")
     named = Task.objects.named(words)
     if state in STATES:
@@ -58,7 +62,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "state": state if state in STATES else "",
         "states": STATES,
         "page": page,
-        "open": listed.open(),
+        "open": {title: found for title, found in groups.items() if found},
         "closed": listed.exclude(state__in=("draft", "review", "approved"))[:MAX_CLOSED],
         "tasks": tasks.order_by("operator__slug", "track"),
     }
@@ -157,6 +161,8 @@ def draft(request: HttpRequest, pk: int) -> HttpResponse:
         "hardware": checks.hardware_for_checks() if shown.is_open else [],
         "reviews": shown.reviews.select_related("reviewer"),
         "may_review": drafts.reviewer_problem(shown, user) is None,
+        "reviewers": shown.reviewers.order_by("username"),
+        "others": shown.possible_reviewers().exclude(pk__in=shown.reviewers.all()),
         "published": Task.objects.filter(operator__slug=shown.name).select_related("operator"),
     }
     return render(request, "curate/draft.html", context)
@@ -206,6 +212,17 @@ def _request_review(request: HttpRequest, draft: Draft, user: User) -> str:
     return "A second person can review it now."
 
 
+def _add_reviewer(request: HttpRequest, draft: Draft, user: User) -> str:
+    chosen = drafts.add_reviewer(draft, user, request.POST.get("reviewer", ""))
+    return f"{chosen} is a reviewer of this draft now."
+
+
+def _remove_reviewer(request: HttpRequest, draft: Draft, user: User) -> str:
+    name = request.POST.get("reviewer", "")
+    drafts.remove_reviewer(draft, user, name)
+    return f"{name} is no reviewer of this draft any more."
+
+
 def _review(request: HttpRequest, draft: Draft, user: User) -> str:
     approved = request.POST.get("decision") == "approve"
     content_hash, comment = request.POST.get("content", ""), request.POST.get("comment", "")
@@ -240,6 +257,8 @@ ACTIONS: Mapping[str, Callable[[HttpRequest, Draft, User], str]] = {
     "fit": _fit,
     "use-fit": _use_fit,
     "request-review": _request_review,
+    "add-reviewer": _add_reviewer,
+    "remove-reviewer": _remove_reviewer,
     "review": _review,
     "publish": _publish,
     "discard": _discard,
