@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +18,7 @@ from evaluation.bench.anticheat.arriving_inputs import (
     MIN_CHARGED,
     MIN_LAUNCHES,
     MIN_ROUGH_NS,
+    PAIRS,
     beyond_free,
     charged_ns,
 )
@@ -121,24 +122,44 @@ def test_launches_that_take_far_longer_where_inputs_arrive_are_refused(ring: Buf
     assert caught.value.reason is Reason.FORBIDDEN
 
 
-def test_launches_that_take_far_longer_in_one_pair_alone_are_not_refused(ring: BufferRing) -> None:
-    times = iter([WORK_NS, 3 * WORK_NS, *[WORK_NS] * 4])
-
-    def clock(*given: object) -> Any:
-        return SimpleNamespace(launch_ns=lambda: next(times))
-
-    timer = timer_of(Launches(ring))
-    assert charged_ns(timer, HostMemory(), clock, empty_cache=lambda: None) == 0
+SAME, LATE = (WORK_NS, WORK_NS), (WORK_NS, 3 * WORK_NS)
+HIDDEN, BLURRED = (4 * WORK_NS, 3 * WORK_NS), (WORK_NS, None)
 
 
-def test_only_pair_that_could_be_clocked_charges_and_does_not_refuse(ring: BufferRing) -> None:
-    times = iter([WORK_NS, 3 * WORK_NS, *[None] * 4])
+def charged_for(ring: BufferRing, pairs: Sequence[tuple[float, float | None]]) -> float:
+    """Return what is charged where pairs of runs have launches of these times."""
+    times = iter([each for pair in pairs for each in pair])
 
     def clock(*given: object) -> Any:
         return SimpleNamespace(launch_ns=lambda: next(times))
 
     timer = timer_of(Launches(ring))
     charged = charged_ns(timer, HostMemory(), clock, empty_cache=lambda: None)
+    assert next(times, None) is None, "each of the runs is clocked"
+    return charged
+
+
+@pytest.mark.parametrize("other", [SAME, HIDDEN, BLURRED])
+@pytest.mark.parametrize("place", range(PAIRS))
+def test_one_pair_hides_no_launches_that_were_computed_ahead(
+    ring: BufferRing, place: int, other: tuple[float, float | None]
+) -> None:
+    pairs = [LATE] * PAIRS
+    pairs[place] = other
+    with pytest.raises(SubmissionError, match=r"3\.0 times as long where their inputs"):
+        charged_for(ring, pairs)
+
+
+@pytest.mark.parametrize("late", range(PAIRS - 1))
+def test_launches_that_take_far_longer_in_fewer_pairs_are_charged_by_their_median(
+    ring: BufferRing, late: int
+) -> None:
+    pairs = [LATE] * late + [SAME] * (PAIRS - late)
+    assert charged_for(ring, pairs) == (2 * WORK_NS if late > PAIRS / 2 else 0)
+
+
+def test_only_pair_that_could_be_clocked_charges_and_does_not_refuse(ring: BufferRing) -> None:
+    charged = charged_for(ring, [LATE] + [BLURRED] * (PAIRS - 1))
     assert charged == 2 * WORK_NS, "one disturbed run would fail an honest kernel"
 
 
