@@ -79,10 +79,10 @@ def test_terminal_names_the_missing_library(cache: Path, monkeypatch: pytest.Mon
 
 
 def test_gpu_without_error_limits_refuses_with_the_command_that_fits_them(cache: Path) -> None:
-    architecture, task = find_task("xlstm_rms_norm")
+    architecture, task = find_task("diffusion_gemma_rms_norm")
     if why := architecture.missing():
         skip_or_fail(why)
-    message = r"no error limits of xlstm are fitted on a GPU; run `.* fit xlstm --kind gpu --write`"
+    message = r"no error limits of diffusion_gemma .* on a GPU; .* fit diffusion_gemma --kind gpu"
     with pytest.raises(RequestError, match=message):
         production.judge(architecture, [Part(task, {})], GPU, cache, production.Extent(()))
 
