@@ -75,6 +75,11 @@ UNDECIDED = {
     "OTHER_ARGUMENTS": Undecided(
         "other arguments", "It takes other arguments than its problem gives."
     ),
+    "FASTER_THAN_ROOFLINE": Undecided(
+        "faster than the device",
+        "Its time is shorter than this device needs to move the bytes or to do the arithmetic of "
+        "the problem, so it leaves out work.",
+    ),
     "UNSUPPORTED": Undecided(
         "unsupported by the judge", "It uses something that this judge does not support."
     ),

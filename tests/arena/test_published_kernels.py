@@ -322,13 +322,17 @@ def test_kernel_over_the_limits_of_the_judge_is_not_judgeable_and_counts_in_no_s
         kernel_line(1, 9.0, "not_judged", judged_reason="OVER_TIME_LIMIT"),
         kernel_line(2, 9.0, "not_judged", judged_reason="JUDGE_ERROR"),
         kernel_line(3, 9.0, "failed", judged_reason="OUT_OF_MEMORY"),
+        kernel_line(5, 9.0, "inconclusive", judged_reason="FASTER_THAN_ROOFLINE"),
     ]
     load_claims(tmp_path, [*limits, kernel_line(4, speedup=1.9)])
     undecided = {each.reason: each for each in kernels() if each.undecided}
-    assert set(undecided) == {"OVER_TIME_LIMIT", "JUDGE_ERROR", "OUT_OF_MEMORY"}
+    assert set(undecided) == {
+        "OVER_TIME_LIMIT", "JUDGE_ERROR", "OUT_OF_MEMORY", "FASTER_THAN_ROOFLINE",
+    }  # fmt: skip
     assert {each.outcome for each in undecided.values()} == {Outcome.NOT_JUDGEABLE}
     assert {each.why for each in undecided.values()} == {
         "time limit of the judge", "error of the judge", "memory limit of the judge",
+        "faster than the device",
     }  # fmt: skip
     (model,) = by_model(kernels())
     assert (model.judged, model.claimed_right, model.fast_one) == (1, 1, 1.0)
