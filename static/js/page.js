@@ -40,7 +40,8 @@ function remembered(name) {
 
 for (const form of document.querySelectorAll("form[data-auto]")) {
   const chosen = remembered(CHOSEN);
-  if (chosen) form.elements[chosen]?.focus(); // keyboard users continue where they were
+  const field = form.elements[chosen]; // keyboard users continue where they were
+  if (field) (field.checkVisibility() ? field : form.previousElementSibling.firstElementChild).focus();
   let typed = false; // an arrow key passes over choices: these apply by Enter or the button
   form.addEventListener("keydown", ({ key, target }) => {
     typed = true;

@@ -16,9 +16,10 @@ function watch(form) {
         const answer = await fetch(address);
         if (!answer.ok || number !== asked) return; // a newer request is under way
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-        const fresh = page.getElementById(form.dataset.search);
-        if (!fresh) return;
-        document.getElementById(form.dataset.search).replaceChildren(...fresh.childNodes);
+        for (const id of [form.dataset.search, "in-force"]) {
+          const fresh = page.getElementById(id);
+          if (fresh) document.getElementById(id).replaceChildren(...fresh.childNodes);
+        }
         history.replaceState(null, "", address);
       } catch {
         // The server is not reachable; Enter submits the form.

@@ -17,6 +17,44 @@ TASK = "rms_norm/cpp-to-cpp"
 TABLET = {"width": 1000, "height": 800}
 SCROLLED = """() => [...document.querySelectorAll(".scroll")]
     .filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.ariaLabel)"""
+FILTERED = {
+    "/leaderboard/?task_set=all": "#board tbody th[scope=row]",
+    "/tasks/": "#task-list tbody th",
+    "/runs/": "#runs-now tbody th",
+    "/analysis/": "main h2",
+}
+"""Pages with several filters, and the first result of each."""
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
+def test_filters_are_closed_behind_one_line_on_a_phone_only(open_page, served_world, scripts):
+    served_world.passed(TASK, "tuner", 2.1, rounds=1)
+    for path, first in FILTERED.items():
+        page = open_page(path, PHONE, java_script_enabled=scripts)
+        form, line = page.locator(".filters-line + .filters"), page.locator(".filters-line summary")
+        assert line.is_visible() and not form.is_visible(), path
+        assert page.locator(first).first.bounding_box()["y"] < PHONE["height"], path
+        line.press("Enter")
+        form.wait_for(state="visible")
+        page.set_viewport_size(TABLET)
+        line.wait_for(state="hidden")
+        assert form.is_visible(), path
+        wide = open_page(path, TABLET, java_script_enabled=scripts)
+        assert wide.locator(".filters-line + .filters").is_visible(), path
+
+
+def test_line_of_closed_filters_names_those_in_force(open_page, served_world):
+    served_world.passed(TASK, "tuner", 2.1, rounds=1)
+    page = open_page("/runs/", PHONE)
+    line = page.locator(".filters-line summary")
+    assert line.inner_text() == "Filters: none"
+    line.click()
+    page.get_by_label("Task", exact=True).fill("rms & norm")
+    page.locator("#in-force", has_text="Task rms & norm").wait_for()
+    page.get_by_label("Status").select_option("passed")
+    page.wait_for_url("**status=passed**")
+    assert line.inner_text() == "Filters: Task rms & norm, Status passed"
+    assert line.evaluate("line => line === document.activeElement")
 
 
 def test_lists_of_runs_and_boards_fit_a_tablet(open_page, served_world, in_thread):

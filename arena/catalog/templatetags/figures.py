@@ -430,45 +430,8 @@ def verdict(name: str, label: str = "", plain: bool = False) -> SafeString:
     )
 
 
-@register.simple_tag
-def filter_select(
-    label: str, name: str, every: str, options: Iterable[Any], chosen: str
-) -> SafeString:
-    """Return a labelled select of a filter form.
-
-    `every` is the text of the empty choice. An option is a string, a pair of value and text, or a
-    model with a slug and a title or name.
-    """
-    choices = [_choice(option) for option in options]
-    listed = format_html_join(
-        "",
-        "<option{}{}>{}</option>",
-        (
-            (
-                "" if value == text else format_html(' value="{}"', value),
-                " selected" if value == chosen else "",
-                text,
-            )
-            for value, text in choices
-        ),
-    )
-    return format_html(
-        '<label>{} <select name="{}"><option value="">{}</option>{}</select></label>',
-        label, name, every, listed,
-    )  # fmt: skip
-
-
 def _code(text: str) -> SafeString:
     return format_html("<code>{}</code>", text)
-
-
-def _choice(option: Any) -> tuple[str, str]:
-    """Return the value and the text of an option."""
-    if isinstance(option, str):
-        return option, option
-    if isinstance(option, tuple):
-        return option
-    return option.slug, getattr(option, "title", "") or getattr(option, "name", "") or option.slug
 
 
 def _known(value: Any) -> TypeGuard[float]:
