@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -21,6 +22,11 @@ from arena.runs.trace.markdown import highlighted
 
 TASKS = "tasks"
 """Name of the document that describes a folder of a task."""
+INDEX = "README.md"
+"""File of `docs/` that groups the documents by what a reader wants, each with a line."""
+GROUP = re.compile(r"^## (.+)$", re.MULTILINE)
+ENTRY = re.compile(r"^- \[[^]]*\]\(([^)#]+\.md)\): (.+(?:\n  .+)*)$", re.MULTILINE)
+UNGROUPED = "More"
 FOLDED_CHARACTERS = 8_000
 """Of HTML, beyond which the sections of a document fold."""
 SECTION = re.compile(r"(<h2 [^<>]{0,200}>.{0,1000}?</h2>)\n")
@@ -28,17 +34,29 @@ SECTION = re.compile(r"(<h2 [^<>]{0,200}>.{0,1000}?</h2>)\n")
 
 @dataclass(frozen=True)
 class Document:
-    """A document: its name in the address, its title, its file, and its first sentences."""
+    """A document: its name in the address, its title, its file, and its first sentences.
+
+    `line` says what is in it: that of the index, else the first sentences.
+    """
 
     name: str
     title: str
     path: Path
     lede: str
+    line: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Documents for one purpose of a reader."""
+
+    title: str
+    documents: Sequence[Document]
 
 
 @require_safe
 def documents(request: HttpRequest) -> HttpResponse:
-    return render(request, "documents.html", {"documents": listed().values()})
+    return render(request, "documents.html", {"groups": groups()})
 
 
 @require_safe
@@ -46,24 +64,54 @@ def document(request: HttpRequest, name: str) -> HttpResponse:
     shown = listed().get(name)
     if shown is None:
         raise Http404(f"There is no document {name}.")
-    context = {"document": shown, "documents": listed().values(), "html": html_of(shown)}
+    context = {"document": shown, "groups": groups(), "html": html_of(shown)}
     return render(request, "document.html", context)
 
 
 @lru_cache(1)
+def groups() -> Sequence[Group]:
+    """Return the documents of this checkout in their groups."""
+    return grouped(settings.BASE_DIR)
+
+
+@lru_cache(1)
 def listed() -> dict[str, Document]:
-    """Return the documents by name, in the order of their titles."""
-    found = {path.stem: path for path in (settings.BASE_DIR / "docs").glob("*.md")}
-    found[TASKS] = settings.BASE_DIR / "tasks" / "README.md"
-    made = [_described(name, path) for name, path in found.items() if path.is_file()]
-    return {each.name: each for each in sorted(made, key=lambda each: each.title.lower())}
+    """Return the documents by name, in the order of their groups."""
+    return {each.name: each for group in groups() for each in group.documents}
 
 
-def _described(name: str, path: Path) -> Document:
+def grouped(root: Path) -> list[Group]:
+    """Return the documents below `root` in the groups of the index; those it leaves out last."""
+    docs = root / "docs"
+    left = {path.stem: path for path in sorted(docs.glob("*.md")) if path.name != INDEX}
+    if (tasks := root / "tasks" / "README.md").is_file():
+        left[TASKS] = tasks
+    index = docs / INDEX
+    _, *parts = GROUP.split(index.read_text() if index.is_file() else "")
+    found = []
+    for title, text in zip(parts[::2], parts[1::2], strict=True):
+        lines = {_name_of(path): line for path, line in ENTRY.findall(text)}
+        made = [_described(name, left.pop(name), lines[name]) for name in lines if name in left]
+        found.append(Group(title, made))
+    found.append(Group(UNGROUPED, [_described(name, path) for name, path in left.items()]))
+    return [group for group in found if group.documents]
+
+
+def _name_of(path: str) -> str:
+    """Return the name of the document that a link from another leads to."""
+    return TASKS if path.endswith("tasks/README.md") else PurePosixPath(path).stem
+
+
+def _described(name: str, path: Path, line: str = "") -> Document:
     title, _, text = path.read_text().partition("\n")
-    lede = " ".join(text.strip().partition("\n\n")[0].split())
-    plain = re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", lede)
-    return Document(name, title.lstrip("# "), path, plain)
+    lede = _plain(text.strip().partition("\n\n")[0])
+    line = _plain(line[:1].upper() + line[1:])
+    return Document(name, title.lstrip("# "), path, lede, line or lede)
+
+
+def _plain(text: str) -> str:
+    """Return a paragraph of Markdown on one line, without its marks."""
+    return re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", " ".join(text.split()))
 
 
 @lru_cache(64)
@@ -103,7 +151,7 @@ def _relink(token: Token) -> None:
     if target.startswith(("http://", "https://", "#")):
         return
     path, hash_sign, fragment = target.partition("#")
-    name = TASKS if path.endswith("tasks/README.md") else PurePosixPath(path).stem
+    name = _name_of(path)
     if path.endswith(".md") and name in listed():
         token.attrSet("href", reverse("document", args=[name]) + hash_sign + fragment)
     else:

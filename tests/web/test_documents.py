@@ -7,7 +7,7 @@ import re
 import pytest
 from django.urls import reverse
 
-from arena.pages.documents import listed
+from arena.pages.documents import UNGROUPED, grouped, groups, listed
 from tests.web.conftest import PHONE, TIMEOUT_MS
 
 MAX_PHONE_PIXELS = 6000
@@ -31,6 +31,34 @@ def test_each_document_is_a_page_with_links_that_open(client):
                 continue
             other = client.get(path).content.decode() if path else page
             assert f'id="{anchor}"' in other, (name, target)
+
+
+def test_documents_are_listed_by_what_a_reader_wants(client):
+    titles = [group.title for group in groups()]
+    assert titles[:2] == ["Start here", "Use it"]
+    index = client.get(reverse("documents")).content.decode()
+    assert re.findall(r"<h2>(.*?)</h2>", index) == titles
+    places = [index.index(f'href="{reverse("document", args=[name])}"') for name in listed()]
+    assert places == sorted(places)
+
+
+def test_document_that_no_group_names_is_listed_last_with_its_first_sentences(tmp_path):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "README.md").write_text(
+        "# D\n\n## Start\n\n- [A](a.md): about `a`,\n  and more.\n"
+        "- [Gone](gone.md): x\n\n## Empty\n"
+    )
+    (docs / "a.md").write_text("# The a\n\nFirst.\n")
+    (docs / "new.md").write_text("# New\n\nIt is\nnew.\n\nMore.\n")
+    found = [
+        (group.title, [(each.title, each.line) for each in group.documents])
+        for group in grouped(tmp_path)
+    ]
+    assert found == [
+        ("Start", [("The a", "About a, and more.")]),
+        (UNGROUPED, [("New", "It is new.")]),
+    ]
 
 
 @pytest.mark.browser
