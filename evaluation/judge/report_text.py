@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from evaluation.bench.devices.device import Device
     from evaluation.judge.admission import Admission, Attempt
 
+AKA_SCORE = (
+    "by that benchmark's formula, to compare with it: "
+    "120 + 100 x mean speedup; 20 if wrong, 0 if not compiled"
+)
 _MARKS = {Verdict.PASSED: "+", Verdict.SKIPPED: "-", Verdict.INCONCLUSIVE: "?"}
 
 
@@ -107,7 +111,7 @@ def report(result: Report) -> str:
     if result.roofline_share is not None:
         rows.append(("roofline", f"{result.roofline_share:.0%} of this device's measured peak"))
     if result.aka_score is not None:
-        rows.append(("AgentKernelArena score", f"{result.aka_score:.0f}"))
+        rows.append(("AgentKernelArena score", f"{result.aka_score:.0f} {AKA_SCORE}"))
     rows.append(("seconds", seconds))
     reason = f" ({result.reason})" if result.reason else ""
     return f"\n{result.task}: {result.verdict}{reason}\n{table(rows)}"
