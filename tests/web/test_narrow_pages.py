@@ -9,7 +9,7 @@ import pytest
 from arena.catalog import services as catalog
 from arena.catalog.models import Agent, Hardware
 from arena.runs import services
-from tests.web.conftest import PHONE
+from tests.web.conftest import DESK, PHONE
 from tests.web.world import DEVICE, LEASE
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
@@ -69,20 +69,23 @@ def test_lists_of_runs_and_boards_fit_a_tablet(open_page, served_world, in_threa
     assert page.locator("tr", has_text=run.pk).bounding_box()["height"] < 130
 
 
-@pytest.mark.parametrize("viewport", [TABLET, PHONE], ids=["tablet", "phone"])
+@pytest.mark.parametrize("problem", ["", "another worker of this machine measures here. " * 3])
+@pytest.mark.parametrize("viewport", [DESK, TABLET, PHONE], ids=["desk", "tablet", "phone"])
 def test_hardware_page_shows_workers_without_sideways_scrolling(
-    open_page, served_world, in_thread, viewport
+    open_page, served_world, in_thread, viewport, problem
 ):
     device = in_thread(Hardware.objects).get(slug=DEVICE["slug"])
     workers = in_thread(catalog)
     name = f"a-machine-with-a-long-name-17/{device.queue}/cores-18"
-    workers.heartbeat_worker(name, queues=[device.queue], pid=1, hardware=device)
+    workers.heartbeat_worker(name, queues=[device.queue], pid=1, hardware=device, problem=problem)
     queues = ["agents", "build", "production"]
     workers.heartbeat_worker("a-machine-with-a-long-name-17/rest", queues=queues, pid=2)
     page = open_page("/hardware/", viewport)
     assert page.evaluate(SCROLLED) == []
-    row = page.locator("tr", has_text=name).inner_text()
-    assert "online" in row and "last heartbeat" in row
+    row = page.locator("tr", has_text=name)
+    assert row.bounding_box()["height"] < 250
+    text = row.inner_text()
+    assert "last heartbeat" in text and ("takes no work" if problem else "online") in text
 
 
 def test_maps_of_a_board_show_cells_beside_a_long_name_on_a_phone(
