@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -35,8 +35,8 @@ noisy for that, and so are launches that the processor starts one by one: they a
 """
 MAX_ROUGH_NS, MIN_ROUGH_NS = 20e6, 2 * BLUR_NS
 """Longest run of launches that are refused alone, and least delay of one that is refused."""
-PAIRS = 5
-"""Pairs of runs, of which the median counts."""
+PAIRS, CHARGED_PAIRS = 5, 3
+"""Pairs of runs, and those after which a kernel that cannot be refused any more is charged."""
 REFUSED_PAIRS = PAIRS - 1
 """Pairs with launches that were computed before their inputs arrived, of which a kernel is refused.
 
@@ -75,24 +75,27 @@ def charged_ns(
     charged = timer.captured and count >= MIN_CHARGED
     if not (charged or _fits(timer, count)) or not observable_outputs(ring.outputs.layout):
         return 0.0
-    with staged_inputs.stage_of(memory, layout, count) as stage:
-        pairs = _launches_ns(timer, stage, new_clock, empty_cache)
-    if not pairs:
-        return 0.0
     least_ns = 0 if charged else MIN_ROUGH_NS / count
-    ahead = [
-        arriving / there
-        for there, arriving in pairs
-        if arriving > AHEAD * there and arriving - there > least_ns
-    ]
+    delays, ahead = list[float](), list[float]()
+    with staged_inputs.stage_of(memory, layout, count) as stage:
+        for number, (there, arriving) in enumerate(
+            _launches_ns(timer, stage, new_clock, empty_cache), start=1
+        ):
+            if there and arriving:
+                delays.append(arriving - there)
+                if arriving > AHEAD * there and delays[-1] > least_ns:
+                    ahead.append(arriving / there)
+            if number >= CHARGED_PAIRS and number - len(ahead) > PAIRS - REFUSED_PAIRS:
+                break
     if len(ahead) >= REFUSED_PAIRS:
         raise SubmissionError(
             Reason.FORBIDDEN,
             f"{timer.where}: launches took {min(ahead):.1f} times as long where their inputs "
             "arrived just before them, so they had been computed before their turn",
         )
-    delay = statistics.median(arriving - there for there, arriving in pairs)
-    return beyond_free(delay, timer.launch_ns, count) if charged else 0.0
+    if not (charged and delays):
+        return 0.0
+    return beyond_free(statistics.median(delays), timer.launch_ns, count)
 
 
 def _fits(timer: WindowTimer, count: int) -> bool:
@@ -116,10 +119,10 @@ def _launches_ns(
     stage: Region,
     new_clock: Callable[[Region, int, int, int], GpuClock],
     empty_cache: Callable[[], object],
-) -> list[tuple[float, float]]:
-    """Return the nanoseconds of a launch whose inputs were there, and of one whose arrived.
+) -> Iterator[tuple[float | None, float | None]]:
+    """Yield the nanoseconds of a launch whose inputs were there, and of one whose arrived.
 
-    Each pair of runs that could be clocked gives both.
+    Each pair of runs gives both, and None for a run that could not be clocked.
 
     The `stage` holds the inputs that arrive. Before, each launch finds those of the last pair.
     Those of another launch of this one would not do: a candidate could compute all answers at once,
@@ -144,14 +147,11 @@ def _launches_ns(
     ring.refill(0, count)
     rows.copy_(inputs[places])
     timer.process.stage(stage, 0)
-    pairs = []
     for _ in range(PAIRS):
         earlier = rows.clone()
         ring.refill(0, count)
         rows.copy_(inputs[places])
-        there, arriving = launch_ns(rows), launch_ns(earlier)
-        pairs += [(there, arriving)] if arriving and there else []
-    return pairs
+        yield launch_ns(rows), launch_ns(earlier)
 
 
 def _words(region: Region) -> torch.Tensor:

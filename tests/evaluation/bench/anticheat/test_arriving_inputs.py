@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from evaluation.bench.anticheat.arriving_inputs import (
+    CHARGED_PAIRS,
     FREE_NS,
     FREE_SHARE,
     MAX_FEW_BYTES,
@@ -134,9 +135,7 @@ def charged_for(ring: BufferRing, pairs: Sequence[tuple[float, float | None]]) -
         return SimpleNamespace(launch_ns=lambda: next(times))
 
     timer = timer_of(Launches(ring))
-    charged = charged_ns(timer, HostMemory(), clock, empty_cache=lambda: None)
-    assert next(times, None) is None, "each of the runs is clocked"
-    return charged
+    return charged_ns(timer, HostMemory(), clock, empty_cache=lambda: None)
 
 
 @pytest.mark.parametrize("other", [SAME, HIDDEN, BLURRED])
@@ -155,7 +154,13 @@ def test_launches_that_take_far_longer_in_fewer_pairs_are_charged_by_their_media
     ring: BufferRing, late: int
 ) -> None:
     pairs = [LATE] * late + [SAME] * (PAIRS - late)
-    assert charged_for(ring, pairs) == (2 * WORK_NS if late > PAIRS / 2 else 0)
+    assert charged_for(ring, pairs) == [0, 0, WORK_NS, 2 * WORK_NS][late]
+
+
+def test_kernel_that_cannot_be_refused_any_more_is_charged_by_the_pairs_so_far(
+    ring: BufferRing,
+) -> None:
+    assert charged_for(ring, [SAME] * CHARGED_PAIRS) == 0, "no further run is clocked"
 
 
 def test_only_pair_that_could_be_clocked_charges_and_does_not_refuse(ring: BufferRing) -> None:
