@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from arena.catalog import services as catalog
-from arena.catalog.models import Agent, Hardware
+from arena.catalog.models import Agent, Hardware, Operator
 from arena.runs import services
 from tests.web.conftest import DESK, PHONE
 from tests.web.world import DEVICE, LEASE
@@ -24,6 +24,17 @@ FILTERED = {
     "/analysis/": "main h2",
 }
 """Pages with several filters, and the first result of each."""
+
+CATEGORIES = {
+    "cross_entropy": "LinearAlgebra",
+    "matmul": "MatrixMultiply",
+    "rms_norm": "Normalization",
+    "rope": "Quantization",
+    "softmax": "Convolution",
+    "swiglu": "SpatialOps",
+}
+NAMES = """(row) => row.textContent + [...row.querySelectorAll("td")]
+    .map((cell) => getComputedStyle(cell, "::before").content)"""
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
@@ -86,6 +97,21 @@ def test_hardware_page_shows_workers_without_sideways_scrolling(
     assert row.bounding_box()["height"] < 250
     text = row.inner_text()
     assert "last heartbeat" in text and ("takes no work" if problem else "online") in text
+
+
+@pytest.mark.parametrize("width", [390, 720])
+def test_categories_of_a_board_fit_the_width(open_page, served_world, in_thread, width):
+    for operator, category in CATEGORIES.items():
+        in_thread(Operator.objects.filter(slug=operator)).update(category=category)
+        served_world.passed(f"{operator}/cpp-to-cpp", "tuner", 2.1, rounds=1)
+    path = "/leaderboard/parts/categories/?task_set=all"
+    page = open_page(path, {"width": width, "height": 800})
+    shown = page.locator("tbody tr", has_text="Tuner")
+    assert page.evaluate(SCROLLED) == []
+    assert shown.locator("td[data-label]").count() == len(CATEGORIES)
+    names = shown if width < 700 else page.locator("thead")
+    read = names.evaluate(NAMES)
+    assert all(category in read for category in CATEGORIES.values())
 
 
 def test_maps_of_a_board_show_cells_beside_a_long_name_on_a_phone(

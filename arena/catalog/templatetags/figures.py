@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,6 +35,7 @@ ICONS = {
 }  # fmt: skip
 ICON_OF = {"built": "queued", "building": "running", "measuring": "judging", "noisy": "disputed"}
 ICON_OF["specialised"] = "disputed"
+HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 HEAT_BOUNDS = (1.0, 1.25, 1.6, 2.5, 5.0)
 """The speedups from which on a cell of a heatmap is one step darker."""
 WIDTH, HEIGHT, MARGIN = 136, 18, 6
@@ -122,16 +124,17 @@ def step(speedup: float | None) -> str:
 
 
 @register.simple_tag
-def heat_cell(row: Any, generalization: str) -> SafeString:
+def heat_cell(row: Any, generalization: str, category: str) -> SafeString:
     """Return the cell of an agent and a category: its speedup, and tasks solved of the category.
 
     A heatmap has hundreds, which is why they are not a template.
     """
     if row is None:
-        return SafeString('<td data-step="none">not run</td>')
+        return SafeString('<td class="blank" data-step="none">not run</td>')
     speedup = row.speedup if generalization == "seen" else row.unseen_speedup
     return SafeString(
-        f'<td data-step="{step(speedup)}">{times(speedup)}{marks(row.noisy)}'
+        f'<td data-step="{step(speedup)}" data-label="{conditional_escape(category)}">'
+        f"{times(speedup)}{marks(row.noisy)}"
         f'<span class="sub">{solved(row.solved)}/{row.size}</span></td>'
     )
 
@@ -173,6 +176,12 @@ def code_spans(text: str) -> SafeString:
 def words(name: str) -> str:
     """Return an identifier as words: private_proc is private proc."""
     return name.replace("_", " ")
+
+
+@register.filter
+def breakable(name: str) -> SafeString:
+    """Return a name in camel case that may break between its words, such as MatrixMultiply."""
+    return format_html_join(SafeString("<wbr>"), "{}", ((w,) for w in HUMPS.split(name)))
 
 
 @register.filter

@@ -177,10 +177,13 @@ def _fast_p(request: HttpRequest, shown: Board) -> dict[str, Any]:
 def _categories(request: HttpRequest, shown: Board) -> dict[str, Any]:
     """Return the heatmap of agents by category, in the order of the board."""
     found = categories(shown.filters)
-    by_agent = [{row.agent.pk: row for row in ranking.rows} for ranking in found.values()]
+    by_agent = [
+        (name, {row.agent.pk: row for row in ranking.rows}) for name, ranking in found.items()
+    ]
     page = Paginator(shown.rows, ROWS_A_PAGE).get_page(request.GET.get("page"))
     lines = [
-        (row.agent, [ranking.get(row.agent.pk) for ranking in by_agent]) for row in page.object_list
+        (row.agent, [(name, ranking.get(row.agent.pk)) for name, ranking in by_agent])
+        for row in page.object_list
     ]
     return {"categories": list(found), "lines": lines, "page": page}
 

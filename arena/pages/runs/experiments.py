@@ -98,7 +98,7 @@ def experiment(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _matrix(summary: ExperimentSummary) -> dict[str, Any]:
-    """Return a line for each agent, with a cell for each task and device by category."""
+    """Return a line for each agent with a cell for each task and device, and the table of both."""
     several = len({row.hardware.pk for row in summary.rows}) > 1
 
     def group(row: TaskRow) -> str:
@@ -112,6 +112,7 @@ def _matrix(summary: ExperimentSummary) -> dict[str, Any]:
             {"agent": agent, "cells": [(_cell(row.cells[n]), row.task.slug) for row in rows]}
             for n, agent in enumerate(summary.agents)
         ],
+        "table": [(row, zip(summary.agents, row.cells, strict=True)) for row in summary.rows],
     }
 
 
