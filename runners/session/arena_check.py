@@ -22,6 +22,8 @@ from typing import Any
 SOCKET_NAME = ".arena-socket"
 PROFILE = "arena-profile"
 ARENA_FAULT = 3
+INCONCLUSIVE = "inconclusive"
+"""`verdict` of an answer with ARENA_FAULT where the same source can be submitted again."""
 
 
 def main(arguments: list[str]) -> int:

@@ -22,7 +22,8 @@ of the first two lines, and its answer the third:
     {"op": "profile", "case": "..."}
     {"exit": 0, "text": "...", "rounds_left": 19, "speedup": 1.5, "low": 1.4, "high": 1.6}
 
-`exit` is 0 for passed, 1 for not passed, 2 for refused, 3 for a failure of the arena.
+`exit` is 0 for passed, 1 for not passed, 2 for refused, 3 for a failure of the arena. With 3,
+`"verdict": "inconclusive"` says that other work on the machine made the measurement impossible.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, TextIO
 
-from runners.session.arena_check import ARENA_FAULT, PROFILE
+from runners.session.arena_check import ARENA_FAULT, INCONCLUSIVE, PROFILE
 from runners.session.text import limited
 
 TIMEOUT_EXIT_CODE = 124
@@ -51,6 +52,8 @@ NOT_STARTED_EXIT_CODE = 126
 """Exit code of a command that cannot be started, as of a shell."""
 REFUSED = 2
 """Exit code of `arena-check` that gives no verdict."""
+MAX_RESUBMISSIONS = 3
+"""Times that `check` submits the same source again after inconclusive rounds."""
 MAX_LINE = 4 << 20
 """Characters of a line of events, of which the arena reads 8 MiB."""
 MAX_PART = 256 << 10
@@ -263,12 +266,30 @@ class AgentSession:
         return self._call("shell", {"command": command}, words, seconds=seconds)
 
     def check(self, note: str = "") -> Verdict:
-        """Submit the target and wait for its verdict.
+        """Submit the target and wait for its verdict, again where a round is inconclusive.
 
         It is refused where `arena-check` prints no answer: the agent may have changed it.
 
-        Raises: ArenaFailed when there is none.
+        Raises: ArenaFailed when there is no verdict after `MAX_RESUBMISSIONS`, or no round is left.
         """
+        answer = self._submit(note)
+        for number in range(1, MAX_RESUBMISSIONS + 1):
+            if answer.get("verdict") != INCONCLUSIVE or not self.rounds_left:
+                break
+            self.note(
+                "Other work on the machine disturbed the measurement. The same source is submitted "
+                f"again, {number} of at most {MAX_RESUBMISSIONS} times."
+            )
+            answer = self._submit(note)
+        code = answer["exit"]
+        if code == ARENA_FAULT:
+            raise ArenaFailed(answer["text"])
+        text, reason = answer["text"], answer.get("reason") or ""
+        interval = (answer.get(name) for name in ("speedup", "low", "high"))
+        return Verdict(code == 0, code == REFUSED, text, reason, *interval)
+
+    def _submit(self, note: str) -> dict[str, Any]:
+        """Return the answer to one request for a verdict, which is a round."""
         command = ["./arena-check", "--json", note]
         result = self._call(
             "arena-check",
@@ -277,13 +298,10 @@ class AgentSession:
             text_of=lambda output: _answer(output)["text"],
         )
         answer = _answer(result.output)
-        code = answer["exit"]
-        if code == ARENA_FAULT:
-            raise ArenaFailed(answer["text"])
-        self.rounds_left = int(answer.get("rounds_left", self.rounds_left))
-        text, reason = answer["text"], answer.get("reason") or ""
-        interval = (answer.get(name) for name in ("speedup", "low", "high"))
-        return Verdict(code == 0, code == REFUSED, text, reason, *interval)
+        # A sample of the model loop has fewer rounds left than its run, which faults state.
+        left = int(answer.get("rounds_left", self.rounds_left))
+        self.rounds_left = min(self.rounds_left, left)
+        return answer
 
     def profile(self, case: str = "") -> CommandResult:
         """Request a profile of the last round on a seen case, by default the largest.

@@ -31,8 +31,9 @@ def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
         text = f"{head}: the arena could not judge this, through no fault of yours"
         return {"exit": ARENA_FAULT, "text": text, "rounds_left": left}
     if evaluation.verdict == INCONCLUSIVE:
-        text = f"{head}: {evaluation.message}. Up to {rounds} such rounds are not counted"
-        return {"exit": ARENA_FAULT, "text": text, "rounds_left": left}
+        text = f"{head}: {evaluation.message}. Submit it again: {rounds} such rounds are free"
+        about = {"rounds_left": left, "verdict": evaluation.verdict}
+        return {"exit": ARENA_FAULT, "text": text, **about}
     if evaluation.verdict == SKIPPED:
         text = f"{head}: {evaluation.message}; no round of this task can be judged here"
         return {"exit": ARENA_FAULT, "text": text, "rounds_left": left}

@@ -198,6 +198,20 @@ def test_recordings_replay_to_their_end(path: Path, tmp_path: Path) -> None:
     assert len(set(harness.submitted)) == sum("check" in step for step in steps) >= 3
 
 
+def test_tuner_goes_on_after_a_round_that_could_not_be_measured(tmp_path: Path) -> None:
+    def judge(source: str) -> Answer:
+        if len(harness.submitted) in (1, 2, 4):
+            return {"exit": 3, "text": "busy", "verdict": "inconclusive"}
+        return timed(1.5 if value(source, "BLOCK") == "32" else 1.0)
+
+    harness = AgentHarness(tmp_path, TUNABLE)
+    ended = harness.work("tuner", judge)
+    assert (ended.code, ended.stderr) == (0, "")
+    assert value(harness.target(), "BLOCK") == "32"
+    assert len(set(harness.submitted[:3])) == len(set(harness.submitted[3:5])) == 1
+    assert harness.kinds().count("note") == 3
+
+
 def test_tuner_keeps_the_fastest_setting(tmp_path: Path) -> None:
     def judge(source: str) -> Answer:
         if "flags -Oslow" in source:

@@ -16,6 +16,7 @@ from arena.runs.trace.events import EventDraft, checked_body
 from runners.session.session import (
     MAX_OUTPUT_BYTES,
     AgentSession,
+    ArenaFailed,
     CommandResult,
     TaskBrief,
     Usage,
@@ -124,6 +125,49 @@ def test_check_by_a_command_that_the_agent_changed_is_refused(tmp_path: Path, sc
     session = AgentSession(tmp_path, TaskBrief("k/cpp-to-cpp", "k.cpp", 3, 60), io.StringIO())
     verdict = session.check("mine")
     assert verdict.refused and not verdict.passed and verdict.text
+
+
+def session_with_answers(
+    folder: Path, *answers: dict[str, Any]
+) -> tuple[AgentSession, io.StringIO]:
+    """Return a session whose `arena-check` gives these answers in turn, and its output."""
+    for number, answer in enumerate(answers):
+        (folder / f"answer-{number}").write_text(json.dumps(answer))
+    command = folder / "arena-check"
+    command.write_text('#!/bin/sh\nset answer-*\ncat "$1"\nrm "$1"\n')
+    command.chmod(0o755)
+    out = io.StringIO()
+    return AgentSession(folder, TaskBrief("k/cpp-to-cpp", "k.cpp", 20, 60), out), out
+
+
+INCONCLUSIVE = {"exit": 3, "text": "busy", "rounds_left": 20, "verdict": "inconclusive"}
+
+
+def test_inconclusive_round_is_submitted_again_and_the_trace_says_so(tmp_path: Path) -> None:
+    passed = {"exit": 0, "text": "passed", "rounds_left": 19, "speedup": 1.5}
+    session, out = session_with_answers(tmp_path, INCONCLUSIVE, INCONCLUSIVE, passed)
+    verdict = session.check("mine")
+    assert verdict.passed and verdict.speedup == 1.5 and session.rounds_left == 19
+    kinds = [json.loads(line)["kind"] for line in out.getvalue().splitlines()]
+    assert kinds == 2 * ["tool_call", "tool_result", "note"] + ["tool_call", "tool_result"]
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        5 * [INCONCLUSIVE],
+        2 * [{**INCONCLUSIVE, "rounds_left": 0}],
+        2 * [{"exit": 3, "text": "broken", "rounds_left": 9}],
+    ],
+    ids=["bound", "no round left", "fault"],
+)
+def test_round_that_is_not_submitted_again_ends_the_agent(
+    tmp_path: Path, answers: list[dict[str, Any]]
+) -> None:
+    session, _ = session_with_answers(tmp_path, *answers)
+    with pytest.raises(ArenaFailed, match=answers[0]["text"]):
+        session.check("mine")
+    assert len(list(tmp_path.glob("answer-*"))) == 1
 
 
 def test_check_without_its_command_is_refused(tmp_path: Path) -> None:

@@ -82,9 +82,9 @@ BUSY = "processor busy 74 % of the time: inconclusive"
     [
         (hand_in("speedup 1.5"), "passed", "", ""),
         (hand_in("wrong"), "failed", "candidate",
-         "No round passed. Round 1, the last: case nominal. The agent ended early. Round 2 could"
+         "No round passed. Round 1, the last: case nominal. The agent ended early. Round 5 could"
          f" not be measured: {BUSY}"),
-        ([], "broken", "arena", f"No round could be measured. Round 1, the last: {BUSY}"),
+        ([], "broken", "arena", f"No round could be measured. Round 4, the last: {BUSY}"),
     ],
     ids=["passed before", "failed before", "first"],
 )  # fmt: skip
@@ -97,6 +97,10 @@ def test_agent_that_ends_at_a_busy_machine_keeps_its_best_verdict_and_did_not_cr
     (error,) = house.events(run, "error")
     assert error["body"]["fault"] == "arena"
     assert error["body"]["message"].endswith(f"could not be measured: {BUSY}")
+    notes = [event["body"]["text"] for event in house.events(run, "note")]
+    assert [note.partition("again, ")[2][:14] for note in notes] == [
+        f"{number} of at most 3" for number in (1, 2, 3)
+    ]
 
 
 def test_events_are_numbered_without_gaps_and_in_the_order_of_what_happened(
