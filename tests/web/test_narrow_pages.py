@@ -9,6 +9,7 @@ import pytest
 from arena.catalog import services as catalog
 from arena.catalog.models import Agent, Hardware, Operator
 from arena.runs import services
+from tests.arena import published
 from tests.web.conftest import DESK, PHONE
 from tests.web.world import DEVICE, LEASE
 
@@ -26,11 +27,11 @@ FILTERED = {
 """Pages with several filters, and the first result of each."""
 
 CATEGORIES = {
-    "cross_entropy": "LinearAlgebra",
-    "matmul": "MatrixMultiply",
-    "rms_norm": "Normalization",
-    "rope": "Quantization",
-    "softmax": "Convolution",
+    "cross_entropy": "SparseLinearAlgebra",
+    "matmul": "SparseMatrixMultiply",
+    "rms_norm": "BatchNormalization",
+    "rope": "WeightQuantization",
+    "softmax": "SparseConvolution",
     "swiglu": "SpatialOps",
 }
 NAMES = """(row) => row.textContent + [...row.querySelectorAll("td")]
@@ -112,6 +113,17 @@ def test_categories_of_a_board_fit_the_width(open_page, served_world, in_thread,
     names = shown if width < 700 else page.locator("thead")
     read = names.evaluate(NAMES)
     assert all(category in read for category in CATEGORIES.values())
+
+
+@pytest.mark.parametrize("width", [390, 820, 1000])
+def test_tables_of_claims_fit_the_width(open_page, served_world, in_thread, tmp_path, width):
+    long = "kbv0l2_96_convtranspose3d_multiply_max_globalavgpool_clamp"
+    noisy = published.kernel_line(96, 1368.0, speedup=205.0, judged_noisy=True, task=long)
+    in_thread(published).load_claims(tmp_path, [*published.one_of_each_outcome(), noisy])
+    page = open_page("/claims/", {"width": width, "height": 800})
+    assert page.evaluate(SCROLLED) == []
+    row = page.get_by_label("Table: kernels").locator("tr", has_text=long)
+    assert "noisy" in row.inner_text()
 
 
 def test_maps_of_a_board_show_cells_beside_a_long_name_on_a_phone(

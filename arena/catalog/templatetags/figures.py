@@ -35,7 +35,7 @@ ICONS = {
 }  # fmt: skip
 ICON_OF = {"built": "queued", "building": "running", "measuring": "judging", "noisy": "disputed"}
 ICON_OF["specialised"] = "disputed"
-HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+WORD_ENDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=_)")
 HEAT_BOUNDS = (1.0, 1.25, 1.6, 2.5, 5.0)
 """The speedups from which on a cell of a heatmap is one step darker."""
 WIDTH, HEIGHT, MARGIN = 136, 18, 6
@@ -180,8 +180,8 @@ def words(name: str) -> str:
 
 @register.filter
 def breakable(name: str) -> SafeString:
-    """Return a name in camel case that may break between its words, such as MatrixMultiply."""
-    return format_html_join(SafeString("<wbr>"), "{}", ((w,) for w in HUMPS.split(name)))
+    """Return a name that may break between its words, such as MatrixMultiply or top_k."""
+    return format_html_join(SafeString("<wbr>"), "{}", ((w,) for w in WORD_ENDS.split(name)))
 
 
 @register.filter

@@ -52,8 +52,9 @@ class SuiteScore:
     tied: bool = False
 
     @property
-    def pairs(self) -> list[tuple[float, float]]:
-        return list(zip(self.suite, self.strict, strict=True))
+    def shares(self) -> list[tuple[float, float, float]]:
+        """Return p with both shares above it."""
+        return list(zip(FAST_P, self.suite, self.strict, strict=True))
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,8 @@ def _frontier(found: Frontier | None, caption: Callable[[Frontier], str]) -> dic
 def _fast_p(request: HttpRequest, shown: Board) -> dict[str, Any]:
     now = snapshot()
     scores = fast_p(results(now, shown.filters), now.agents, shown.tasks)
-    return {"scores": scores, "thresholds": FAST_P}
+    with_p = [(each, zip(FAST_P, each.shares, strict=True)) for each in scores]
+    return {"scores": with_p, "thresholds": FAST_P}
 
 
 def _categories(request: HttpRequest, shown: Board) -> dict[str, Any]:
