@@ -141,6 +141,10 @@ def draw_weights(model: nn.Module, seed: int) -> None:
         values = torch.randn(parameter.shape, generator=generator, device=device) * deviation + mean
         parameter.data.copy_(values.to(parameter.dtype))
 
+    # Where attention does not scale scores, the norm of its queries must: around 1 it gives them a
+    # deviation of the root of the head's size, and a rounding that moves softmax costs a layer.
+    normed = [module for module in model.modules() if hasattr(module, "q_norm")]
+    queries = {each.q_norm for each in normed if getattr(each, "scaling", None) == 1.0}
     for module in model.modules():
         embedding = isinstance(module, nn.Embedding | nn.EmbeddingBag)
         for name, parameter in module.named_parameters(recurse=False):
@@ -153,7 +157,8 @@ def draw_weights(model: nn.Module, seed: int) -> None:
                 normal(parameter, parameter.shape[-1] ** -0.5)
             elif "Norm" in type(module).__name__ and parameter.dim() == 1:
                 zero_centred = bool((parameter == 0).all()) or name == "bias"
-                normal(parameter, NORM_SPREAD, 0.0 if zero_centred else 1.0)
+                gain = parameter.numel() ** -0.5 if module in queries else 1.0
+                normal(parameter, gain * NORM_SPREAD, 0.0 if zero_centred else gain)
             elif "Router" in type(module).__name__ and parameter.dim() == 2:
                 normal(parameter, parameter.shape[-1] ** -0.5)
             elif parameter.dim() == 1 and bool((parameter == parameter[0]).all()):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 
 import pytest
 import torch
 
 from evaluation.device_kind import CPU
-from evaluation.kinds.module import fit, probe
-from evaluation.kinds.module.architectures import architectures
+from evaluation.kinds.module import budget, fit, probe
+from evaluation.kinds.module.architectures import architectures, merged
 from evaluation.kinds.module.limits import Ratios
 from evaluation.sandboxed.model import models
 from evaluation.sandboxed.model.models import ModelData
@@ -53,6 +54,28 @@ def test_mutant_changes_the_output(mutant: str) -> None:
     before = models.main_output(model(**inputs, use_cache=False))
     after = models.main_output(fit.MUTANTS[mutant](copy.deepcopy(model))(**inputs, use_cache=False))
     assert not torch.equal(before, after)
+
+
+@torch.inference_mode()
+def test_layer_left_out_costs_more_than_roundings_where_attention_has_no_scale() -> None:
+    architecture = architectures()["diffusion_gemma"]
+    heads = {  # as on a GPU
+        "num_hidden_layers": 6,
+        "layer_types": [*["sliding_attention"] * 5, "full_attention"],
+        "head_dim": 256,
+        "global_head_dim": 512,
+    }
+    size = architecture.sizes[CPU]
+    size = dataclasses.replace(size, settings=merged(size.settings, {"text_config": heads}))
+    model = models.build(ModelData.of(architecture, size))
+    models.draw_weights(model, 11)
+    inputs = models.draw_inputs(size.inputs, torch.bfloat16, torch.Generator().manual_seed(11))
+    exact, rounded, shorter = (
+        models.forward(each, inputs, architecture)
+        for each in (copy.deepcopy(model).float(), model, fit.skip_layer(copy.deepcopy(model)))
+    )
+    found = budget.ratios([budget.row_errors(shorter, exact)], [budget.row_errors(rounded, exact)])
+    assert found.median > 5  # 1.4 where scores have a deviation of 16
 
 
 def test_parameters_named_in_the_file_stay_in_float32() -> None:
