@@ -9,7 +9,7 @@ import pytest
 from arena.catalog import services as catalog
 from arena.catalog.models import Agent, Hardware, Operator
 from arena.runs import services
-from tests.arena import published
+from tests.arena import production, published
 from tests.web.conftest import DESK, PHONE
 from tests.web.world import DEVICE, LEASE
 
@@ -124,6 +124,20 @@ def test_tables_of_claims_fit_the_width(open_page, served_world, in_thread, tmp_
     assert page.evaluate(SCROLLED) == []
     row = page.get_by_label("Table: kernels").locator("tr", has_text=long)
     assert "noisy" in row.inner_text()
+
+
+def test_tables_of_charts_fit_a_phone(open_page, served_world, in_thread):
+    run = served_world.passed(TASK, "tuner", 2.1, rounds=2)
+    kernel = in_thread(production).production_run("tuner", "llama_rms_norm")
+    board = "/leaderboard/parts/generalization/?task_set=all"
+    for path in ("/analysis/", board, f"/runs/{run.pk}/", f"/runs/{kernel.pk}/"):
+        page = open_page(path, PHONE)
+        tables = page.locator(".chart details")
+        assert tables.count(), path
+        for table in tables.all():
+            table.evaluate("(table) => (table.open = true)")
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
+        assert page.evaluate(SCROLLED) == [], path
 
 
 def test_maps_of_a_board_show_cells_beside_a_long_name_on_a_phone(

@@ -55,6 +55,10 @@ class FastShares:
     round: int
     shares: tuple[float, ...]
 
+    @property
+    def with_thresholds(self) -> list[tuple[float, float]]:
+        return list(zip(SPEEDUP_THRESHOLDS, self.shares, strict=True))
+
 
 @dataclass(frozen=True)
 class VerdictStats:

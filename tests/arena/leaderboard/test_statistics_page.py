@@ -10,6 +10,7 @@ import numpy as np
 import plotly.graph_objects
 import pytest
 from django.template.loader import render_to_string
+from django.utils import timezone
 
 from arena.catalog.models import Agent, Hardware, Operator
 from arena.leaderboard.analysis import background
@@ -192,13 +193,14 @@ def test_template_shows_every_statistic_with_its_interval(made, rf):
     context = context_of(made, snapshot())
     answer = Answer(made, False, False, 120.0)
     request = rf.get("/analysis/statistics/", {"agent": "tuner"})
-    context = {"found": made, "answer": answer, "request": request, **context}
+    context |= {"found": made, "answer": answer, "request": request, "computed_at": timezone.now()}
     text = one_line(render_to_string("analysis/statistics.html", context))
     assert "newer results are being counted" in text
     assert "Beyond chance, the category explains" in text
     assert "400 runs of 40 tasks" in text and "100 runs of two or more rounds" in text
     assert text.count("95% CI") > 5
     assert "Test CPU / Other" in text
+    assert 'data-label="Passed at once, 95% CI"' in text  # of a card on a phone
     assert "class depends on the category: Cramér's V = 1.00" in text.replace("&#x27;", "'")
     assert ">integrity<" not in text  # a class without runs
     assert "None" not in text and "nan" not in text
