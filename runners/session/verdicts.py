@@ -31,7 +31,9 @@ def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
         text = f"{head}: the arena could not judge this, through no fault of yours"
         return {"exit": ARENA_FAULT, "text": text, "rounds_left": left}
     if evaluation.verdict == INCONCLUSIVE:
-        text = f"{head}: {evaluation.message}. Submit it again: {rounds} such rounds are free"
+        text = f"{head}: {evaluation.message}"
+        if left:
+            text += f". Submit it again: such rounds are free, up to {rounds}"
         about = {"rounds_left": left, "verdict": evaluation.verdict}
         return {"exit": ARENA_FAULT, "text": text, **about}
     if evaluation.verdict == SKIPPED:
