@@ -4,16 +4,19 @@ A candidate could compute many launches at once, which fills the GPU better than
 hand out each answer after it compared all inputs with those that it used. So the launches of a
 window are timed in pairs of runs. In both, a copy of its inputs precedes each launch. In one they
 are there before, as in any window; in the other they arrive. Honest launches do the same in both.
-Those that take much longer in all pairs but one are refused, and a smaller delay is charged.
+Those that take much longer whenever they arrive are refused, and a smaller delay is charged.
 Launches that no graph holds, and few ones, are refused alone: their times vary too much for a
 charge.
+
+Limitation: a candidate that keeps in memory that a whole window of inputs arrived, and computes
+nothing ahead from then on, is as fast in both runs of each later pair.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -36,12 +39,13 @@ noisy for that, and so are launches that the processor starts one by one: they a
 MAX_ROUGH_NS, MIN_ROUGH_NS = 20e6, 2 * BLUR_NS
 """Longest run of launches that are refused alone, and least delay of one that is refused."""
 PAIRS, CHARGED_PAIRS = 5, 3
-"""Pairs of runs, and those after which a kernel that cannot be refused any more is charged."""
-REFUSED_PAIRS = PAIRS - 1
-"""Pairs with launches that were computed before their inputs arrived, of which a kernel is refused.
+"""Pairs of runs, and those after which a kernel that is not to be refused so far is charged."""
+MIN_CLOCKED, MIN_AHEAD = PAIRS - 1, 2
+"""Pairs of a refused kernel that were clocked, and those with launches computed ahead, at least.
 
-A candidate can make one run in nine longer, which its windows would hardly show, and so hide one
-pair. Other work on the device lengthens a run of an honest kernel, and not one in each of four.
+The shortest runs of both kinds decide. The speedup is a median, so a candidate can make just under
+half of its windows longer at no cost, and other work on the device makes no run shorter. Where that
+begins within a pair and stays, one pair looks as if launches were computed ahead, and not two.
 """
 FREE_SHARE, FREE_NS = 0.01, 20_000
 """Delay that is not charged: a share of a launch, and nanoseconds of a run.
@@ -76,26 +80,42 @@ def charged_ns(
     if not (charged or _fits(timer, count)) or not observable_outputs(ring.outputs.layout):
         return 0.0
     least_ns = 0 if charged else MIN_ROUGH_NS / count
-    delays, ahead = list[float](), list[float]()
+    pairs: list[tuple[float, float]] = []
     with staged_inputs.stage_of(memory, layout, count) as stage:
         for number, (there, arriving) in enumerate(
             _launches_ns(timer, stage, new_clock, empty_cache), start=1
         ):
             if there and arriving:
-                delays.append(arriving - there)
-                if arriving > AHEAD * there and delays[-1] > least_ns:
-                    ahead.append(arriving / there)
-            if number >= CHARGED_PAIRS and number - len(ahead) > PAIRS - REFUSED_PAIRS:
+                pairs.append((there, arriving))
+            blurred = number - len(pairs)
+            if number >= CHARGED_PAIRS and (
+                blurred > PAIRS - MIN_CLOCKED or not _times_ahead(pairs, least_ns)
+            ):
                 break
-    if len(ahead) >= REFUSED_PAIRS:
+    ahead = [pair for pair in pairs if _times_ahead([pair], least_ns)]
+    times = _times_ahead(pairs, least_ns)
+    if times and len(pairs) >= MIN_CLOCKED and len(ahead) >= MIN_AHEAD:
         raise SubmissionError(
             Reason.FORBIDDEN,
-            f"{timer.where}: launches took {min(ahead):.1f} times as long where their inputs "
+            f"{timer.where}: launches took {times:.1f} times as long where their inputs "
             "arrived just before them, so they had been computed before their turn",
         )
-    if not (charged and delays):
+    if not (charged and pairs):
         return 0.0
-    return beyond_free(statistics.median(delays), timer.launch_ns, count)
+    delay = statistics.median(arriving - there for there, arriving in pairs)
+    return beyond_free(delay, timer.launch_ns, count)
+
+
+def _times_ahead(pairs: Sequence[tuple[float, float]], least_ns: float) -> float:
+    """Return how many times as long the shortest launch takes where inputs arrive.
+
+    It is 0 up to AHEAD times, up to a delay of `least_ns`, and without pairs.
+    """
+    if not pairs:
+        return 0.0
+    there, arriving = (min(times) for times in zip(*pairs, strict=True))
+    far = arriving > AHEAD * there and arriving - there > least_ns
+    return arriving / there if far else 0.0
 
 
 def _fits(timer: WindowTimer, count: int) -> bool:

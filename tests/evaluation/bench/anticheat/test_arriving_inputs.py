@@ -125,6 +125,8 @@ def test_launches_that_take_far_longer_where_inputs_arrive_are_refused(ring: Buf
 
 SAME, LATE = (WORK_NS, WORK_NS), (WORK_NS, 3 * WORK_NS)
 HIDDEN, BLURRED = (4 * WORK_NS, 3 * WORK_NS), (WORK_NS, None)
+HONEST = (3 * WORK_NS, 3 * WORK_NS)
+"""A pair in which a kernel that may compute ahead does not, or other work lengthens both runs."""
 
 
 def charged_for(ring: BufferRing, pairs: Sequence[tuple[float, float | None]]) -> float:
@@ -138,7 +140,7 @@ def charged_for(ring: BufferRing, pairs: Sequence[tuple[float, float | None]]) -
     return charged_ns(timer, HostMemory(), clock, empty_cache=lambda: None)
 
 
-@pytest.mark.parametrize("other", [SAME, HIDDEN, BLURRED])
+@pytest.mark.parametrize("other", [HONEST, HIDDEN, BLURRED])
 @pytest.mark.parametrize("place", range(PAIRS))
 def test_one_pair_hides_no_launches_that_were_computed_ahead(
     ring: BufferRing, place: int, other: tuple[float, float | None]
@@ -149,12 +151,32 @@ def test_one_pair_hides_no_launches_that_were_computed_ahead(
         charged_for(ring, pairs)
 
 
-@pytest.mark.parametrize("late", range(PAIRS - 1))
+@pytest.mark.parametrize("place", range(1, CHARGED_PAIRS))
+def test_launches_ahead_in_only_some_runs_are_refused_by_the_shortest(
+    ring: BufferRing, place: int
+) -> None:
+    pairs = [HONEST] * PAIRS
+    pairs[0] = pairs[place] = LATE
+    with pytest.raises(SubmissionError, match=r"3\.0 times as long where their inputs"):
+        charged_for(ring, pairs)
+
+
+def test_other_work_from_the_middle_of_a_pair_on_refuses_no_kernel(ring: BufferRing) -> None:
+    assert charged_for(ring, [LATE] + [HONEST] * (PAIRS - 1)) == 0
+
+
+def test_one_short_run_where_inputs_arrive_shows_that_others_were_disturbed(
+    ring: BufferRing,
+) -> None:
+    assert charged_for(ring, [LATE] * (PAIRS - 1) + [SAME]) == 2 * WORK_NS
+
+
+@pytest.mark.parametrize("late", range(CHARGED_PAIRS))
 def test_launches_that_take_far_longer_in_fewer_pairs_are_charged_by_their_median(
     ring: BufferRing, late: int
 ) -> None:
-    pairs = [LATE] * late + [SAME] * (PAIRS - late)
-    assert charged_for(ring, pairs) == [0, 0, WORK_NS, 2 * WORK_NS][late]
+    pairs = [LATE] * late + [SAME] * (CHARGED_PAIRS - late)
+    assert charged_for(ring, pairs) == [0, 0, 2 * WORK_NS][late]
 
 
 def test_kernel_that_cannot_be_refused_any_more_is_charged_by_the_pairs_so_far(
