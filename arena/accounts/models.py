@@ -18,8 +18,8 @@ from arena.audit.services import record_of_staff
 TOKEN_PREFIX = "arena_"
 REVIEWERS, STAFF = "Reviewers", "Staff"
 """Names of the groups of the roles; `arena.accounts.roles` creates them."""
-IS_REVIEWER = Q(is_staff=True) | Q(groups__name=REVIEWERS)
-"""The condition of `User.is_reviewer` on rows."""
+CAN_REVIEW = Q(is_active=True) & (Q(is_staff=True) | Q(groups__name=REVIEWERS))
+"""The condition of `User.is_reviewer` on rows, of users who can sign in."""
 USED_STEP = timedelta(minutes=1)
 """Precision of the time of the last use of a token, which spares a write at each request."""
 

@@ -260,7 +260,8 @@ def reviewer_problem(draft: Draft, user: User) -> Forbidden | None:
             "You edited this draft since its last approval, so you cannot review it.",
             "Ask a reviewer who did not edit it.",
         )
-    if draft.reviewers.exists() and not draft.reviewers.contains(user):
+    chosen = draft.chosen_reviewers()
+    if chosen.exists() and not chosen.contains(user):
         return Forbidden("Others were chosen to review this draft.", "Add yourself to them.")
     return None
 

@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
-from arena.accounts.models import IS_REVIEWER, User
+from arena.accounts.models import CAN_REVIEW, User
 from arena.catalog.models import Hardware
 from arena.filters import containing
 from arena.leases import ACTIVE, LeasedQuerySet, Retried
@@ -44,7 +44,9 @@ class DraftQuerySet(models.QuerySet["Draft"]):
         if not user.is_reviewer:
             return self.none()
         others = self.filter(state=DraftState.REVIEW).exclude(author=user).exclude(editors=user)
-        return others.filter(Q(reviewers=None) | Q(reviewers=user))
+        chosen = self.filter(reviewers__in=User.objects.filter(CAN_REVIEW))
+        mine = self.filter(reviewers=user)
+        return others.filter(Q(pk__in=mine.values("pk")) | ~Q(pk__in=chosen.values("pk")))
 
     def named(self, words: str) -> Self:
         """Filter by words, each in the name of the draft."""
@@ -61,7 +63,7 @@ class Draft(models.Model):
     editors = models.ManyToManyField(settings.AUTH_USER_MODEL, related_name="+", blank=True)
     """Those who changed the files since the last approval, besides the author."""
     reviewers = models.ManyToManyField(settings.AUTH_USER_MODEL, related_name="+", blank=True)
-    """Those chosen to review it, one of whom must approve; empty for any other reviewer."""
+    """Those chosen to review it; see `chosen_reviewers`."""
     state = models.CharField(max_length=9, choices=DraftState, default=DraftState.DRAFT)
     files: Any = models.JSONField(default=dict)
     content_hash = models.CharField(max_length=64)
@@ -95,9 +97,16 @@ class Draft(models.Model):
     def short_hash(self) -> str:
         return self.content_hash[:12]
 
+    def chosen_reviewers(self) -> models.QuerySet[User]:
+        """Return those of whom one must approve, by name; none where any other reviewer can.
+
+        One who has lost the role or the account since does not count.
+        """
+        return self.reviewers.filter(CAN_REVIEW).distinct().order_by("username")
+
     def possible_reviewers(self) -> models.QuerySet[User]:
         """Return the reviewers who neither wrote the draft nor edited it, by name."""
-        others = User.objects.filter(IS_REVIEWER, is_active=True).exclude(pk=self.author_id)
+        others = User.objects.filter(CAN_REVIEW).exclude(pk=self.author_id)
         return others.exclude(pk__in=self.editors.all()).distinct().order_by("username")
 
 

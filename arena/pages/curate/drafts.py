@@ -8,14 +8,14 @@ from pathlib import PurePosixPath
 from django.contrib import messages
 from django.core.files.uploadedfile import UploadedFile
 from django.core.paginator import Paginator
-from django.db.models import Q
+from django.db.models import Prefetch, Q
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from arena.accounts.auth import signed_in
-from arena.accounts.models import User
+from arena.accounts.models import CAN_REVIEW, User
 from arena.catalog.models import Operator, Task
 from arena.curation import archives, checks, drafts, files, short_form
 from arena.curation.access import reviewers_only, staff_only
@@ -46,7 +46,8 @@ def index(request: HttpRequest) -> HttpResponse:
     """List open drafts, the newest closed ones, and the operators with their tasks, by pages."""
     words = words_of(request)
     named_drafts = Draft.objects.named(words).select_related("author").defer("files")
-    listed = named_drafts.prefetch_related("reviewers")
+    reviewers = User.objects.filter(CAN_REVIEW).distinct().order_by("username")
+    listed = named_drafts.prefetch_related(Prefetch("reviewers", reviewers))
     waiting = listed.waiting_for(signed_in(request))
     rest = listed.open().exclude(pk__in=[each.pk for each in waiting])
     groups = {"Waiting for your review": waiting, "Open drafts": rest}
@@ -161,7 +162,7 @@ def draft(request: HttpRequest, pk: int) -> HttpResponse:
         "hardware": checks.hardware_for_checks() if shown.is_open else [],
         "reviews": shown.reviews.select_related("reviewer"),
         "may_review": drafts.reviewer_problem(shown, user) is None,
-        "reviewers": shown.reviewers.order_by("username"),
+        "reviewers": shown.chosen_reviewers(),
         "others": shown.possible_reviewers().exclude(pk__in=shown.reviewers.all()),
         "published": Task.objects.filter(operator__slug=shown.name).select_related("operator"),
     }

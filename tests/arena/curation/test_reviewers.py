@@ -86,6 +86,23 @@ def test_only_a_chosen_reviewer_approves(
     assert in_review.state == "approved"
 
 
+def test_draft_waits_for_everybody_once_its_chosen_reviewers_cannot_review(
+    client: Client, in_review: Draft, staff: Any, reviewer: Any, third: Any, django_user_model: Any
+) -> None:
+    gone = django_user_model.objects.create_user("gone", is_staff=True)
+    for name in ("grace", "gone"):
+        drafts.add_reviewer(in_review, staff, name)
+    reviewer.groups.clear()
+    assert not Draft.objects.waiting_for(third).exists()
+    django_user_model.objects.filter(pk=gone.pk).update(is_active=False)
+    assert list(Draft.objects.waiting_for(third)) == [in_review]
+    client.force_login(third)
+    assert '<td data-label="Reviewers">any</td>' in client.get(reverse("curate")).content.decode()
+    page = client.get(in_review.get_absolute_url()).content.decode()
+    assert 'value="approve"' in page and "Nobody" in page
+    drafts.review(in_review, third, in_review.content_hash, True, "")
+
+
 @pytest.mark.parametrize("name", ["ada", "eve", "old", "nobody", ""])
 def test_who_cannot_review_a_draft_is_not_chosen(
     draft: Draft, staff: Any, django_user_model: Any, name: str
