@@ -27,6 +27,8 @@ INDEX = "README.md"
 GROUP = re.compile(r"^## (.+)$", re.MULTILINE)
 ENTRY = re.compile(r"^- \[[^]]*\]\(([^)#]+\.md)\): (.+(?:\n  .+)*)$", re.MULTILINE)
 UNGROUPED = "More"
+BESIDE = (".", "../docs")
+"""Folders of the other documents, as links of a document name them."""
 FOLDED_CHARACTERS = 8_000
 """Of HTML, beyond which the sections of a document fold."""
 SECTION = re.compile(r"(<h2 [^<>]{0,200}>.{0,1000}?</h2>)\n")
@@ -98,8 +100,11 @@ def grouped(root: Path) -> list[Group]:
 
 
 def _name_of(path: str) -> str:
-    """Return the name of the document that a link from another leads to."""
-    return TASKS if path.endswith("tasks/README.md") else PurePosixPath(path).stem
+    """Return the name of the document that a link from another leads to; empty for other files."""
+    if path.endswith("tasks/README.md"):
+        return TASKS
+    target = PurePosixPath(path)
+    return target.stem if str(target.parent) in BESIDE else ""
 
 
 def _described(name: str, path: Path, line: str = "") -> Document:

@@ -33,6 +33,13 @@ def test_each_document_is_a_page_with_links_that_open(client):
             assert f'id="{anchor}"' in other, (name, target)
 
 
+def test_link_to_another_file_of_the_same_name_leads_to_no_document(client):
+    page = client.get(reverse("document", args=["production"])).content.decode()
+    article = page.partition("<article")[2]
+    assert "benchmarks/results/production.md</a>" in article
+    assert f'href="{reverse("document", args=["production"])}' not in article
+
+
 def test_documents_are_listed_by_what_a_reader_wants(client):
     titles = [group.title for group in groups()]
     assert titles[:2] == ["Start here", "Use it"]
