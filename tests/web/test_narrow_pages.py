@@ -15,7 +15,7 @@ from tests.web.world import DEVICE, LEASE
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
 TASK = "rms_norm/cpp-to-cpp"
-TABLET = {"width": 1000, "height": 800}
+SMALL_TABLET, TABLET = {"width": 820, "height": 1180}, {"width": 1000, "height": 800}
 SCROLLED = """() => [...document.querySelectorAll(".scroll")]
     .filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.ariaLabel)"""
 FILTERED = {
@@ -74,9 +74,10 @@ def test_lists_of_runs_and_boards_fit_a_tablet(open_page, served_world, in_threa
     run = served_world.start(TASK, "tuner")
     reason = "processor busy 100 % of the time: inconclusive, other work disturbed 28 of 30"
     in_thread(services).finish_run(run.pk, LEASE, "broken", reason, "arena")
-    for path in ("/", "/runs/", "/leaderboard/?task_set=all"):
-        page = open_page(path, TABLET)
-        assert page.evaluate(SCROLLED) == [], path
+    for path in ("/", "/runs/", "/agents/", "/leaderboard/?task_set=all"):
+        for viewport in (SMALL_TABLET, TABLET):
+            page = open_page(path, viewport)
+            assert page.evaluate(SCROLLED) == [], (path, viewport)
     page = open_page("/runs/", TABLET)
     assert page.locator("tr", has_text=run.pk).bounding_box()["height"] < 130
 
@@ -137,6 +138,13 @@ def test_tables_of_charts_fit_a_phone(open_page, served_world, in_thread):
         for table in tables.all():
             table.evaluate("(table) => (table.open = true)")
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
+        assert page.evaluate(SCROLLED) == [], path
+
+
+def test_tables_of_a_task_and_of_an_agent_fit_a_phone(open_page, served_world):
+    served_world.passed(TASK, "tuner", 2.1, rounds=2)
+    for path in (f"/tasks/{TASK}/", "/agents/tuner/"):
+        page = open_page(path, PHONE)
         assert page.evaluate(SCROLLED) == [], path
 
 
