@@ -198,9 +198,15 @@ def request_review(draft: Draft, user: User) -> None:
 
 
 def add_reviewer(draft: Draft, user: User, name: str) -> User:
-    """Choose a user, by name, to review a draft. Raises UserError for who cannot review it."""
+    """Choose a user, by name, to review a draft.
+
+    Raises: UserError for who cannot review it; Conflict where nobody has to any more.
+    """
     with transaction.atomic():
-        chosen = _open(draft).possible_reviewers().filter(username=name).first()
+        locked = _open(draft)
+        if locked.state == DraftState.APPROVED:
+            raise Conflict("This draft is approved.", "An edit makes it wait for a review again.")
+        chosen = locked.possible_reviewers().filter(username=name).first()
         if chosen is None:
             raise UserError(
                 f"{name or 'Nobody'} cannot review this draft.",

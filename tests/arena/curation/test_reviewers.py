@@ -84,6 +84,8 @@ def test_only_a_chosen_reviewer_approves(
     assert "needs the approval of one of them" in page and 'value="approve"' in page
     drafts.review(in_review, third, in_review.content_hash, True, "")
     assert in_review.state == "approved"
+    with pytest.raises(Conflict, match="is approved"):
+        drafts.add_reviewer(in_review, staff, "grace")
 
 
 def test_draft_waits_for_everybody_once_its_chosen_reviewers_cannot_review(
