@@ -41,7 +41,8 @@ function remembered(name) {
 for (const form of document.querySelectorAll("form[data-auto]")) {
   const chosen = remembered(CHOSEN);
   const field = form.elements[chosen]; // keyboard users continue where they were
-  if (field) (field.checkVisibility() ? field : form.previousElementSibling.firstElementChild).focus();
+  const line = form.previousElementSibling?.firstElementChild; // of filters that are closed on a phone
+  if (field) (field.offsetParent || !line ? field : line).focus();
   let typed = false; // an arrow key passes over choices: these apply by Enter or the button
   form.addEventListener("keydown", ({ key, target }) => {
     typed = true;
