@@ -101,10 +101,10 @@ def test_task_of_a_split_model_runs_on_cpus_alone(tasks: Path) -> None:
 
 @pytest.mark.usefixtures("libraries")
 def test_task_without_error_limits_on_a_gpu_runs_on_cpus_alone(tasks: Path) -> None:
-    shutil.copy(FOLDER / "xlstm.toml", tasks / FOLDER.name)
+    shutil.copy(FOLDER / "diffusion_gemma.toml", tasks / FOLDER.name)
     report = sync_tasks(tasks)
-    assert not report.problems and "xlstm_rms_norm/production" in report.added
-    task = Task.objects.by_slug("xlstm_rms_norm/production").get()
+    assert not report.problems and "diffusion_gemma_rms_norm/production" in report.added
+    task = Task.objects.by_slug("diffusion_gemma_rms_norm/production").get()
     assert kinds_of(task) == ("cpu",)
     assert snapshot().catalog.tasks[task.pk].kinds == ("cpu",)
     assert task.version is not None
