@@ -20,7 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from runners.agents import Harness, Spec
 from runners.agents._parts.settings import checked
+from runners.session.arena_check import ARENA_FAULT
 from runners.session.edits import EditObserver
+from runners.session.session import ArenaFailed
 from runners.session.text import limited
 
 if TYPE_CHECKING:
@@ -76,7 +78,10 @@ class Settings(BaseModel):
 
 
 def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
-    """Run the program until it ends; its exit status is that of the agent."""
+    """Run the program until it ends.
+
+    Raises: ArenaFailed where its exit status is that of a failure of the arena.
+    """
     chosen = checked(Settings, settings)
     for name, text in chosen.files.items():
         (session.folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +110,10 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     output.close()
     if code:
         last = output.last_error or "it printed no reason"
-        sys.exit(f"{words[0]} ended with status {code}: {last}")
+        text = f"{words[0]} ended with status {code}: {last}"
+        if code == ARENA_FAULT:  # as of ./arena-check; the worker knows whether the arena failed
+            raise ArenaFailed(text)
+        sys.exit(text)
 
 
 def environment(session: AgentSession) -> dict[str, str]:

@@ -262,17 +262,18 @@ class House:
 
     def run(
         self,
-        steps: Sequence[Mapping[str, Any]],
+        steps: Sequence[Mapping[str, Any]] = (),
         *,
         adapter: str = "scripted",
+        settings: Mapping[str, Any] | None = None,
         task: str = "k/cpp-to-cpp",
         hardware: str = "fake-cpu",
         model: str = "",
         provider: str = "",
         **budget: int,
     ) -> str:
-        """Queue a run of a scripted agent of its own with these steps; its id."""
-        settings, agent = {"steps": list(steps)}, f"test-{next(self.numbers)}"
+        """Queue a run of a scripted agent of its own with these steps, or settings; its id."""
+        settings, agent = settings or {"steps": list(steps)}, f"test-{next(self.numbers)}"
         return self.python(
             "from arena.catalog.models import Agent\n"
             "from arena.runs import services\n"

@@ -171,20 +171,21 @@ def test_many_lines_become_few_events(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "code", "message"),
     [
-        ({"shell": "echo broken >&2; exit 4"}, "sh ended with status 4: broken"),
-        ({"command": ["./nowhere"]}, "./nowhere cannot be started: No such file"),
-        ({}, "The agent's settings do not fit: set either shell or command."),
-        ({"shell": 1}, "The agent's settings do not fit: shell: Input should be a valid string."),
+        ({"shell": "echo broken >&2; exit 4"}, 1, "sh ended with status 4: broken"),
+        ({"shell": "exit 3"}, 3, "sh ended with status 3: it printed no reason"),
+        ({"command": ["./nowhere"]}, 1, "./nowhere cannot be started: No such file"),
+        ({}, 1, "The agent's settings do not fit: set either shell or command."),
+        ({"shell": 1}, 1, "The agent's settings do not fit: shell: Input should be a valid string"),
     ],
 )
-def test_failed_program_gives_its_reason(
-    tmp_path: Path, settings: dict[str, Any], message: str
+def test_failed_program_gives_its_reason_and_the_arenas_fault_its_status(
+    tmp_path: Path, settings: dict[str, Any], code: int, message: str
 ) -> None:
     harness = AgentHarness(tmp_path, "int a;\n")
     ended = harness.work("command", lambda source: timed(1.0), settings)
-    assert ended.code == 1
+    assert ended.code == code
     assert message in ended.stderr.splitlines()[-1]
 
 

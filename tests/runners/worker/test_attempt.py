@@ -103,6 +103,21 @@ def test_agent_that_ends_at_a_busy_machine_keeps_its_best_verdict_and_did_not_cr
     ]
 
 
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [("busy at once", "arena"), ("wrong", "candidate")],
+    ids=["inconclusive", "failed"],
+)
+def test_program_with_the_status_of_an_arena_fault_is_believed_after_an_inconclusive_round(
+    house: House, source: str, fault: str
+) -> None:
+    shell = f"echo {source} > {TARGET}; ./arena-check; exit 3"
+    row = house.ended(run := house.run(adapter="command", settings={"shell": shell}))
+    assert row["fault"] == fault
+    (error,) = house.events(run, "error")
+    assert error["body"]["fault"] == fault
+
+
 def test_events_are_numbered_without_gaps_and_in_the_order_of_what_happened(
     house: House,
 ) -> None:
