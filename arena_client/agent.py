@@ -37,6 +37,8 @@ PROMPT = (
 FLUSH_SECONDS, SIGN_OF_LIFE_SECONDS, END_SECONDS = 0.5, 30.0, 5.0
 MAX_BATCH, MAX_BATCH_CHARS, MAX_LINE = 500, 1_000_000, 100_000
 PASSED, NOT_PASSED, REFUSED, FAULT = 0, 1, 2, 3
+AGAIN = "Submit it again: such rounds are free, up to the number of rounds."
+"""Advice after a round that is inconclusive, since other work disturbed the measurement."""
 CONFLICT, TOO_LARGE = 409, 413
 REFUSALS = (400, TOO_LARGE, 422)
 """Statuses of a batch of which nothing is stored, whose run goes on."""
@@ -157,10 +159,13 @@ class Agent:
                 return (REFUSED if error.status < 500 else FAULT), str(error)
             except (OSError, TimeoutError) as error:
                 return FAULT, f"the arena does not answer: {error}"
-        print(text_of(verdict).splitlines()[0], flush=True)
+        text = text_of(verdict)
+        print(text.splitlines()[0], flush=True)
+        if verdict["verdict"] == "inconclusive":
+            text = f"{text}\n{AGAIN}"
         if verdict["status"] == "broken":
-            return FAULT, text_of(verdict)
-        return PASSED if verdict["verdict"] == "passed" else NOT_PASSED, text_of(verdict)
+            return FAULT, text
+        return PASSED if verdict["verdict"] == "passed" else NOT_PASSED, text
 
     def _follow(self, process: subprocess.Popen[bytes]) -> bool:
         """Send what comes until the program ends; return whether the run is still active."""

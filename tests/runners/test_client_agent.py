@@ -39,8 +39,8 @@ for line in pathlib.Path({str(STREAM)!r}).read_text().splitlines():
 """
 SPENDS = """
 import pathlib, subprocess, time
-for speedup in (1.5, 3.0):
-    pathlib.Path("k.cpp").write_text(f"speedup {speedup}")
+for source in ("busy at once", "speedup 1.5", "speedup 3.0"):
+    pathlib.Path("k.cpp").write_text(source)
     asked = subprocess.run(["./arena-check"], capture_output=True, text=True)
     print(asked.returncode, asked.stdout)
 print('{"kind": "message", "body": {"role": "assistant", "text": "Enough."}}')
@@ -126,12 +126,14 @@ def test_any_program_is_checked_and_shown_and_its_status_is_an_error(
     process = command(sys.executable, TASK, *words, "--", str(tmp_path / "spends.py"))
     printed, errors = ended(process, 0)
     run = run_of(printed)
-    assert house.ended(run)["rounds"] == 1
+    assert house.ended(run)["rounds"] == 2
     (failed,) = house.events(run, "error")
     assert failed["body"]["message"] == f"{sys.executable} ended with status 4."
     assert house.events(run, "message")[0]["body"]["text"] == "Enough."
     logged = "\n".join(event["body"]["text"] for event in house.events(run, "log"))
-    assert "0 Round 1: passed" in logged and "2 All 1 rounds are spent." in logged
+    assert "\n3 Round 1: inconclusive" in logged and "Submit it again: " in logged
+    assert "\n0 Round 2: passed" in logged and "rounds are spent." in logged
+    assert logged.count("Submit it again") == 1
     assert "1 events were refused" in errors  # an agent records no status
 
 
