@@ -132,7 +132,7 @@ def test_any_program_is_checked_and_shown_and_its_status_is_an_error(
     assert house.events(run, "message")[0]["body"]["text"] == "Enough."
     logged = "\n".join(event["body"]["text"] for event in house.events(run, "log"))
     assert "\n3 Round 1: inconclusive" in logged and "Submit it again: " in logged
-    assert "\n0 Round 2: passed" in logged and "rounds are spent." in logged
+    assert "\n0 Round 2: passed" in logged and "All 1 rounds are spent." in logged
     assert logged.count("Submit it again") == 1
     assert "1 events were refused" in errors  # an agent records no status
 

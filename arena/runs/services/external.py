@@ -188,9 +188,10 @@ def request_verdict(
                 f"Round {locked.rounds} is not judged yet.",
                 f"Read GET /api/v1/submissions/{run.pk}-{locked.rounds}/reward until it is.",
             )
-        if rounds_spent(locked) >= locked.budget["rounds"]:
-            note(run.pk, "limit", {"name": "rounds", "limit": locked.budget["rounds"]})
-            raise Conflict(f"All {locked.rounds} rounds are spent.", "Finish the run.")
+        limit = locked.budget["rounds"]
+        if rounds_spent(locked) >= limit:
+            note(run.pk, "limit", {"name": "rounds", "limit": limit})
+            raise Conflict(f"All {limit} rounds are spent.", "Finish the run.")
         submission = submit(run.pk, files, note_text)
         request_evaluation(submission, Scope.ROUND)
         Run.objects.filter(pk=run.pk).update(heartbeat_at=Now())
