@@ -12,7 +12,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 register = template.Library()
-FIELD = re.compile(r"<label[^>]*>([^<]+)(<.+?)</label>", re.DOTALL)
+LABEL = re.compile(r"<label[^<>]*>([^<]+)")
 IN_FORCE = re.compile(r' selected>([^<]+)<|^<input type="(?:search|date)"[^>]* value="([^"]+)"')
 """What a field shows: the text of its chosen option, or what is written in it."""
 
@@ -24,9 +24,10 @@ def filters_line(content: str) -> SafeString:
     On a phone the line opens and closes the form, by style alone. Wider screens show no line.
     """
     named = [
-        html.unescape(f"{label.strip()} {found[1] or found[2]}")
-        for label, field in FIELD.findall(content)
-        if (found := IN_FORCE.search(field))
+        html.unescape(f"{label[1].strip()} {found[1] or found[2]}")
+        for field in content.split("</label>")
+        if (label := LABEL.search(field))
+        if (found := IN_FORCE.search(field[label.end() :]))
     ]
     return format_html(
         '<details class="filters-line"><summary>Filters: <span id="in-force">{}</span></summary>'
