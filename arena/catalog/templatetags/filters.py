@@ -12,8 +12,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 register = template.Library()
-LABEL = re.compile(r"<label[^<>]*>([^<]+)")
-IN_FORCE = re.compile(r' selected>([^<]+)<|^<input type="(?:search|date)"[^>]* value="([^"]+)"')
+LABEL = re.compile(r"<label[^<>]*>([^<>]+)")
+IN_FORCE = re.compile(r' selected>([^<>]+)<|^<input type="(?:search|date)"[^>]* value="([^"]+)"')
 """What a field shows: the text of its chosen option, or what is written in it."""
 
 
