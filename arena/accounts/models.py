@@ -18,8 +18,6 @@ from arena.audit.services import record_of_staff
 TOKEN_PREFIX = "arena_"
 REVIEWERS, STAFF = "Reviewers", "Staff"
 """Names of the groups of the roles; `arena.accounts.roles` creates them."""
-CAN_REVIEW = Q(is_active=True) & (Q(is_staff=True) | Q(groups__name=REVIEWERS))
-"""The condition of `User.is_reviewer` on rows, of users who can sign in."""
 USED_STEP = timedelta(minutes=1)
 """Precision of the time of the last use of a token, which spares a write at each request."""
 
@@ -54,6 +52,12 @@ class User(AbstractUser):
 
 
 Viewer = User | AnonymousUser
+
+
+def reviewers_among(users: models.QuerySet[User]) -> models.QuerySet[User]:
+    """Filter users to those who may review tasks and can sign in, by name."""
+    may_review = Q(is_staff=True) | Q(groups__name=REVIEWERS)
+    return users.filter(may_review, is_active=True).distinct().order_by("username")
 
 
 class Scope(models.TextChoices):

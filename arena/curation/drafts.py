@@ -25,6 +25,7 @@ from evaluation.errors import TaskError
 from evaluation.tasks.spec import FITTED, folder_of
 
 MAX_COMMENT = 5_000
+CLOSED = "This draft is closed.", "Make a new one of the published version."
 
 
 def create_from_form(user: User, name: str, title: str) -> Draft:
@@ -184,7 +185,7 @@ def _change(draft: Draft, user: User, files: dict[str, str]) -> None:
         updated_at=timezone.now(),
     )
     if not changed:
-        raise Conflict("This draft is closed.", "Make a new one of the published version.")
+        raise Conflict(*CLOSED)
     draft.editors.add(user)
     draft.reviewers.remove(user)
     draft.refresh_from_db()
@@ -231,7 +232,7 @@ def _open(draft: Draft) -> Draft:
     """Return a draft, locked. Raises Conflict where it is closed."""
     locked = _locked(draft)
     if not locked.is_open:
-        raise Conflict("This draft is closed.", "Make a new one of the published version.")
+        raise Conflict(*CLOSED)
     return locked
 
 

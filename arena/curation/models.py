@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
-from arena.accounts.models import CAN_REVIEW, User
+from arena.accounts.models import User, reviewers_among
 from arena.catalog.models import Hardware
 from arena.filters import containing
 from arena.leases import ACTIVE, LeasedQuerySet, Retried
@@ -44,7 +44,7 @@ class DraftQuerySet(models.QuerySet["Draft"]):
         if not user.is_reviewer:
             return self.none()
         others = self.filter(state=DraftState.REVIEW).exclude(author=user).exclude(editors=user)
-        chosen = self.filter(reviewers__in=User.objects.filter(CAN_REVIEW))
+        chosen = self.filter(reviewers__in=reviewers_among(User.objects.all()))
         mine = self.filter(reviewers=user)
         return others.filter(Q(pk__in=mine.values("pk")) | ~Q(pk__in=chosen.values("pk")))
 
@@ -102,12 +102,12 @@ class Draft(models.Model):
 
         One who has lost the role or the account since does not count.
         """
-        return self.reviewers.filter(CAN_REVIEW).distinct().order_by("username")
+        return reviewers_among(self.reviewers.all())
 
     def possible_reviewers(self) -> models.QuerySet[User]:
         """Return the reviewers who neither wrote the draft nor edited it, by name."""
-        others = User.objects.filter(CAN_REVIEW).exclude(pk=self.author_id)
-        return others.exclude(pk__in=self.editors.all()).distinct().order_by("username")
+        others = User.objects.exclude(pk=self.author_id).exclude(pk__in=self.editors.all())
+        return reviewers_among(others)
 
 
 class Check(Retried):

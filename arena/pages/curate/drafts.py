@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from arena.accounts.auth import signed_in
-from arena.accounts.models import CAN_REVIEW, User
+from arena.accounts.models import User, reviewers_among
 from arena.catalog.models import Operator, Task
 from arena.curation import archives, checks, drafts, files, short_form
 from arena.curation.access import reviewers_only, staff_only
@@ -46,8 +46,8 @@ def index(request: HttpRequest) -> HttpResponse:
     """List open drafts, the newest closed ones, and the operators with their tasks, by pages."""
     words = words_of(request)
     named_drafts = Draft.objects.named(words).select_related("author").defer("files")
-    reviewers = User.objects.filter(CAN_REVIEW).distinct().order_by("username")
-    listed = named_drafts.prefetch_related(Prefetch("reviewers", reviewers))
+    chosen = Prefetch("reviewers", reviewers_among(User.objects.all()))
+    listed = named_drafts.prefetch_related(chosen)
     waiting = listed.waiting_for(signed_in(request))
     rest = listed.open().exclude(pk__in=[each.pk for each in waiting])
     groups = {"Waiting for your review": waiting, "Open drafts": rest}
