@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 register = template.Library()
 LABEL = re.compile(r"<label[^<>]*>([^<>]+)")
 IN_FORCE = re.compile(r' selected>([^<>]+)<|^<input type="(?:search|date)"[^>]* value="([^"]+)"')
-"""What a field shows: the text of its chosen option, or what is written in it."""
+"""The text of the chosen option of a field, or the one that is written in it."""
 
 
 @register.simple_block_tag

@@ -143,7 +143,7 @@ def session_with_answers(
 INCONCLUSIVE = {"exit": 3, "text": "busy", "rounds_left": 20, "verdict": "inconclusive"}
 
 
-def test_inconclusive_round_is_submitted_again_and_the_trace_says_so(tmp_path: Path) -> None:
+def test_inconclusive_round_is_submitted_again_with_a_note_in_the_trace(tmp_path: Path) -> None:
     passed = {"exit": 0, "text": "passed", "rounds_left": 19, "speedup": 1.5}
     session, out = session_with_answers(tmp_path, INCONCLUSIVE, INCONCLUSIVE, passed)
     verdict = session.check("mine")
