@@ -71,6 +71,17 @@ def test_file_above_the_limit_is_refused() -> None:
     assert {path: n for path, n in lengths.items() if n > MAX_LINES} == {}
 
 
+def test_style_line_of_several_declarations_is_refused() -> None:
+    several = re.compile(r";.*[;{]|\}.*\S|.{101}")
+    lines = {
+        f"{path.name}: {line}"
+        for path in tracked("static/css/*.css")
+        for line in path.read_text().splitlines()
+        if several.search(line)
+    }
+    assert lines == set()
+
+
 def test_module_without_a_docstring_is_refused() -> None:
     undocumented = [
         str(path.relative_to(ROOT))

@@ -13,7 +13,8 @@ import pytest
 from arena.catalog.templatetags import figures
 from arena.catalog.templatetags.figures import Scale, interval
 
-CSS = Path(__file__).resolve().parents[2] / "static" / "css" / "arena.css"
+STYLES = Path(__file__).resolve().parents[2] / "static" / "css"
+CSS = "".join(path.read_text() for path in sorted(STYLES.glob("*.css")))
 TOKEN = r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)"
 WASHED = ("blue", "green", "red", "amber", "pink")
 
@@ -159,7 +160,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_has_enough_contrast_on_every_background(theme):
-    pairs = re.findall(TOKEN, CSS.read_text())
+    pairs = re.findall(TOKEN, CSS)
     token = {name: light if theme == "light" else dark for name, light, dark in pairs}
     texts = [(ink, ground) for ink in ("ink", "ink-2", "ink-3") for ground in ("paper", "panel")]
     texts += [(name, "panel") for name in WASHED] + [(name, f"{name}-wash") for name in WASHED]
@@ -176,17 +177,16 @@ def mixed(colour: str, ground: str, part: float) -> str:
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_heatmap_cell_has_enough_contrast_at_every_step(theme):
-    css = CSS.read_text()
-    token = {name: pair[theme] for name, *pair in re.findall(TOKEN, css)}
-    steps = re.findall(r"--mix: (\d+)%", css)
-    assert len(steps) == 5 and ".heat td[data-step] .sub { color: inherit; }" in css
+    token = {name: pair[theme] for name, *pair in re.findall(TOKEN, CSS)}
+    steps = re.findall(r"--mix: (\d+)%", CSS)
+    assert len(steps) == 5 and ".heat td[data-step] .sub { color: inherit; }" in CSS
     for step in steps:
         ground = mixed(token["series-1"], token["panel"], int(step) / 100)
         assert contrast(token["ink"], ground) >= 4.5, step
 
 
 def test_line_numbers_have_full_opacity():
-    [rule] = re.findall(r"^\.hl \.ln \{.*?\}", CSS.read_text(), re.MULTILINE)
+    [rule] = re.findall(r"^\.hl \.ln \{.*?\}", CSS, re.MULTILINE | re.DOTALL)
     assert "opacity" not in rule and "var(--ink-3)" in rule
 
 

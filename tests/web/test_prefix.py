@@ -206,8 +206,8 @@ def test_paths_outside_the_prefix_are_not_found(below, served_world):
     for path in (
         "/",
         "/leaderboard/",
-        "/static/css/arena.css",
-        settings.STATIC_URL + "css/arena.css",
+        "/static/css/base.css",
+        settings.STATIC_URL + "css/base.css",
         f"{PREFIX}x/",
         "/ws/board/",
     ):

@@ -155,7 +155,7 @@ def standalone(svg: str) -> str:
 @cache
 def _palette() -> Mapping[str, str]:
     """Return the colours of the light theme by the names of their custom properties."""
-    return FAMILIES | dict(TOKEN.findall(_style_sheet("arena.css")))
+    return FAMILIES | dict(TOKEN.findall(_style_sheet("base.css")))
 
 
 @cache
