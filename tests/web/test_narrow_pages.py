@@ -158,6 +158,14 @@ def test_maps_of_a_board_show_cells_beside_a_long_name_on_a_phone(
         page = open_page(f"/leaderboard/parts/{part}/?task_set=all", PHONE)
         cells: Any = page.locator("tbody td")
         assert cells.first.bounding_box()["x"] < PHONE["width"] / 2, part
+        assert page.evaluate(SCROLLED) == [], part
+
+
+@pytest.mark.parametrize("width", [320, 390, 705, 820, 1000, 1089])
+def test_navigation_is_whole_at_every_width(open_page, served_world, width):
+    page = open_page("/", {"width": width, "height": 900})
+    menu, last = (page.locator(part).last.bounding_box() for part in (".nav", ".nav a"))
+    assert last["x"] + last["width"] <= menu["x"] + menu["width"] <= width
 
 
 def test_offered_runs_show_their_speedup_below_a_long_name_on_a_phone(
