@@ -17,9 +17,9 @@ from evaluation.types import Reason
 _KERNEL, _SUCCESS = 0, 0
 MAX_NODES = 1 << 16
 _LIBRARY = re.compile(
-    r"(?:volta|turing|ampere|hopper|sm\d+)_\w*(?:gemm|gemv|xmma|conv)|nvjet_|cudnn_|cublas"
+    r"(?:volta|turing|ampere|hopper|sm\d+)_\w*(?:gemm|gemv|xmma|conv)|nvjet_|cudnn_|cublas|_Z"
 )
-"""Names of NVIDIA's kernels, which no function of a source may have."""
+"""Names of NVIDIA's kernels, and of all that C++ names, which no function of a source may have."""
 _FILLS_AND_COPIES = re.compile(r"^_ZN2at6native.*(?:FillFunctor|copy_kernel)")
 """PyTorch's kernels that host code may start: those of `zeros`, `contiguous` and `to`."""
 

@@ -57,6 +57,19 @@ def test_kernel_of_a_library_is_refused() -> None:
     assert caught.value.reason is Reason.FORBIDDEN
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ampere_sgemm_128x64_nn",
+        "_Z17gemv2T_kernel_valIiiffffLi128ELi16ELi4ELi4ELb0ELb0E",
+        "_ZN7cutlass7Kernel2I66cutlass_80_tensorop_s16816gemm_bf16_256x128_32x3_tn_align8EEv",
+        "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIfEE",
+    ],
+)
+def test_kernel_of_a_library_is_foreign_beside_a_function_of_its_name(name: str) -> None:
+    assert graph_kernels.foreign([name], {*FUNCTIONS, name}) == [name]
+
+
 def test_functions_of_a_source_are_found_wherever_they_stand(tmp_path: Path) -> None:
     path = tmp_path / "k.py"
     path.write_text(
