@@ -42,7 +42,7 @@ extern "C" int product(const product_args* args, cudaStream_t stream) {
     return honest(args, stream);
 }
 """
-"""That of the tricks with a product, which are in CUDA."""
+"""That of the tricks with a product in CUDA; those in Triton have `exact_dot`."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,8 @@ class Submission:
         """Return the honest submission whose work a trick pretends to do faster."""
         path = self.path.with_name(f"honest.{self.language}{self.path.suffix}")
         if "product" in self.header.get("operator", ""):
+            if self.language == "triton":
+                return Submission.read(HERE / "honest" / "exact_dot.triton.py")
             return Submission(path, RIGHT_PRODUCT, {"operator": "product"})
         return Submission(path, RIGHT[self.language], {})
 
