@@ -41,6 +41,8 @@ class Build:
     """Whether it returns its outputs, which are then copied within the measured time."""
     copying: Build | None = None
     """The same baseline with its results copied, for a candidate whose results are."""
+    further: Path | None = None
+    """Folder with the code that further cases need beyond the artefact, where it was compiled."""
     scratch: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -84,8 +86,7 @@ def compile_cases(
     It is none that a candidate can read, because the cases may be hidden ones.
     """
     maker = languages()[built.language]
-    content = json.dumps([built.folder.name, [to_json(case) for case in cases]])
-    folder = built.folder.parent / hashlib.sha256(content.encode()).hexdigest()[:40]
+    folder = _folder_of_cases(built, cases)
 
     def make(workshop: Path) -> Sequence[CompilerOutput]:
         maker.compile_cases(files, task, cases, built.folder, workshop)
@@ -95,12 +96,37 @@ def compile_cases(
     return folder
 
 
+def _folder_of_cases(built: Build, cases: Sequence[Case]) -> Path:
+    content = json.dumps([built.folder.name, [to_json(case) for case in cases]])
+    return built.folder.parent / hashlib.sha256(content.encode()).hexdigest()[:40]
+
+
+def compile_baselines(task: Task, cache: Path, cases: Sequence[Case]) -> None:
+    """Make the baselines of `task`, and what they need for further cases, ahead of a measurement.
+
+    Raises: `BuildError`.
+    """
+    for made in baselines(task, cache):
+        if cases and languages()[made.language].compiles_cases:
+            compile_cases(task, _baseline_files(task), made, cases)
+
+
+def with_further(built: Build, cases: Sequence[Case]) -> Build:
+    """Return a build with what was compiled for further cases, if it was."""
+    folder = _folder_of_cases(built, cases)
+    return dataclasses.replace(built, further=folder) if build_cache.found(folder) else built
+
+
+def _baseline_files(task: Task) -> dict[str, str]:
+    source, operator = task.track.source, task.operator
+    return {operator.name + languages()[source].suffix: operator.baseline(source)}
+
+
 def baselines(task: Task, cache: Path) -> list[Build]:
     """Return the baselines of `task`: a source, or for torch the reference, eager and compiled."""
     source, operator = task.track.source, task.operator
     if source != "torch":
-        name = operator.name + languages()[source].suffix
-        alone = build(task, source, {name: operator.baseline(source)}, cache, "baseline")
+        alone = build(task, source, _baseline_files(task), cache, "baseline")
         return [_keeping(alone, cache / "compiled" / alone.folder.name)]
     scratch = cache / "inductor"
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(scratch)}

@@ -6,7 +6,7 @@ import dataclasses
 import statistics
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_host import processes_of
 from evaluation.bench.timing.disturbance import PATIENCE_SECONDS, Disturbance
+from evaluation.code.cache_folder import machine_secret
 from evaluation.code.languages import languages
 from evaluation.errors import (
     Broken,
@@ -24,11 +25,21 @@ from evaluation.errors import (
 from evaluation.judge import pipeline
 from evaluation.judge.report import aka_score, failure, is_noisy, overall
 from evaluation.judge.request import Emit, Request
-from evaluation.kinds.kernel.builds import Build, baselines
+from evaluation.kinds.kernel.builds import Build, baselines, compile_baselines, with_further
 from evaluation.kinds.kernel.gates import Gate, Trial, gates
+from evaluation.kinds.kernel.gates.generalization import timed_cases
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks import task_code
-from evaluation.types import DURATION, GateName, GateResult, Measurement, Reason, Report, Verdict
+from evaluation.types import (
+    DURATION,
+    Case,
+    GateName,
+    GateResult,
+    Measurement,
+    Reason,
+    Report,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from evaluation.kinds.kernel.session import MeasurementSession
@@ -73,7 +84,25 @@ def evaluate(
             if final or not gate.HIDDEN
         ]
         outcome.run(steps, request.stage, emit, goes_on=pipeline.GOES_ON)
+        if request.stage == "build" and outcome.last.verdict is Verdict.PASSED and not not_run:
+            _build_baselines(request)
     return _report(request, outcome, trial.build is not None)
+
+
+def _build_baselines(request: Request) -> None:
+    """Build what a candidate is to beat, which a device would wait for while its judge does."""
+    if languages()[request.task.track.target].untimed(request.files, request.task.kind):
+        return
+    with suppress(Exception):  # the judge that measures builds it again, and reports the failure
+        compile_baselines(request.task, request.cache, _hidden_of_baseline(request))
+
+
+def _hidden_of_baseline(request: Request) -> list[Case]:
+    """Return the hidden cases that a baseline is timed on, where it is compiled for each case."""
+    source = languages()[request.task.track.source]
+    if not (request.final and source.compiles_cases):
+        return []
+    return timed_cases(request.task, machine_secret(request.cache))
 
 
 def _judged(gate: Gate, trial: Trial, not_run: str, unconfined: bool) -> GateResult:
@@ -134,6 +163,8 @@ def _prepare(
     from evaluation.kinds.kernel.session import MeasurementSession  # imports torch, in this thread
 
     builds = baselines(request.task, request.cache)
+    if hidden := _hidden_of_baseline(request):
+        builds = [with_further(made, hidden) for made in builds]
     session = stack.enter_context(
         MeasurementSession(
             request.task,

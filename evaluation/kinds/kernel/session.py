@@ -150,8 +150,9 @@ class MeasurementSession:
             self._stack.enter_context(process)
             tf32 = self.operator.precision == TF32
             process.load(build.language, build.folder, self.operator.name, tf32)
-            if name == "candidate" and self._compiled:
-                process.add_compiled(self._compiled)
+            further = self._compiled if name == "candidate" else build.further
+            if further:
+                process.add_compiled(further)
             self._processes[name] = process
             self._spend("start", time.perf_counter() - started)
         return self._processes[name]

@@ -28,7 +28,7 @@ from evaluation.sandbox import procfs
 from evaluation.sandbox.policy import IsolationFeatures
 from evaluation.tasks.operator import Track
 from evaluation.tasks.spec import Task
-from evaluation.types import DURATION, GateName, GateResult, Reason, Verdict, to_json
+from evaluation.types import DURATION, Case, GateName, GateResult, Reason, Verdict, to_json
 from tests.evaluation.conftest import OPERATORS, judged
 
 pytestmark = pytest.mark.usefixtures("in_a_hurry", "shared_fork_server")
@@ -305,6 +305,39 @@ def test_measure_stage_reuses_the_build(
     speedups = [m.speedup for m in second.gates[1].measurements]
     assert second.aka_score == pytest.approx(120 + 100 * sum(speedups) / len(speedups))
     assert first.aka_score == 20.0, "compiled, but not known to be correct"
+
+
+@pytest.mark.parametrize("here", [True, False], ids=["measured here", "measured elsewhere"])
+def test_build_stage_makes_the_baseline_too(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: bool
+) -> None:
+    monkeypatch.setattr(Cpp, "untimed", lambda self, files, kind: "" if here else "no device here")
+    request = Request(task, {task.target_file: HONEST}, tmp_path, stage="build")
+    report = evaluate(request)
+    assert report.verdict is Verdict.PASSED
+    assert len(list(tmp_path.glob("builds/*/build.json"))) == (2 if here else 1)
+
+    monkeypatch.setattr(Cpp, "build", _never)
+    if here:
+        assert [each.name for each in baselines(task, tmp_path)] == ["baseline"]
+
+
+def test_baseline_that_cannot_be_built_is_no_failure_of_a_build(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(task: Task, cache: Path, cases: Sequence[Case]) -> None:
+        raise RuntimeError("the disk is full")
+
+    monkeypatch.setattr(kernel_judge, "compile_baselines", fails)
+    report = evaluate(Request(task, {task.target_file: HONEST}, tmp_path, stage="build"))
+    assert report.verdict is Verdict.PASSED
+
+
+def test_refused_source_does_not_wait_for_the_baseline(task: Task, tmp_path: Path) -> None:
+    files = {task.target_file: body("system(0);")}
+    report = evaluate(Request(task, files, tmp_path, stage="build"))
+    assert report.verdict is Verdict.REJECTED
+    assert not list(tmp_path.glob("builds/*/build.json"))
 
 
 def test_measure_stage_without_build_reports_build_error(task: Task, cache: Path) -> None:

@@ -15,12 +15,20 @@ import pytest
 from evaluation import device_kind
 from evaluation.code.building import triton_cache, triton_output
 from evaluation.code.languages import triton
-from evaluation.kinds.kernel.builds import Build, build, compile_cases
+from evaluation.kinds.kernel.builds import (
+    Build,
+    baselines,
+    build,
+    compile_baselines,
+    compile_cases,
+    with_further,
+)
 from evaluation.kinds.kernel.gates import Trial
 from evaluation.kinds.kernel.gates import compile as compile_gate
 from evaluation.kinds.kernel.gates.generalization import lasting_cases
 from evaluation.kinds.kernel.load import load_task
 from evaluation.sandboxed import build_triton
+from evaluation.tasks.operator import Operator, Track
 from evaluation.tasks.spec import Task
 from evaluation.types import Verdict
 from tests.evaluation.code.languages.test_triton import FOLDER, HONEST
@@ -104,6 +112,20 @@ def test_what_hidden_cases_need_is_compiled_apart(task: Task, cache: Path, tmp_p
     assert not {"compiling", "request.json"} & names, "nothing else names a hidden case"
     known = {path.name for path in (made.folder / triton_cache.FOLDER).iterdir()}
     assert not known & names and folder not in made.folder.parents
+
+
+def test_what_a_baseline_needs_on_hidden_cases_is_compiled_ahead(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Operator, "baseline", lambda self, language: KERNEL)
+    task = dataclasses.replace(task, track=Track("triton", "triton"))
+    hidden = lasting_cases(task, b"secret")
+    compile_baselines(task, tmp_path / "cache", hidden)
+    (made,) = baselines(task, tmp_path / "cache")
+    further = with_further(made, hidden).further
+    assert further and with_further(made, hidden[:1]).further is None, "of these cases alone"
+    counts = [case["rows"] * case["cols"] for case in hidden]
+    assert set(ran(made, tmp_path, [SMALL, *counts], further)) == {True}
 
 
 @pytest.mark.parametrize("final", [True, False])
