@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -40,7 +40,7 @@ SAMPLE_SECONDS = 0.1
 
 @dataclass
 class Queue:
-    """Requests in order, each once it is built, and the verdicts on them."""
+    """Requests, those first that are built first as in an arena, and the verdicts on them."""
 
     requests: Iterator[Future[dict[str, Any]]]
     started: float = field(default_factory=time.perf_counter)
@@ -50,12 +50,14 @@ class Queue:
     wall: float = 0.0
     """Seconds until the last verdict."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _taking: threading.Lock = field(default_factory=threading.Lock)
+    """Held while one device waits for a build, so that others record their verdicts meanwhile."""
 
     def judge_all(self, bench: Bench) -> None:
         """Judge on one device until no request is left."""
         os.sched_setaffinity(0, bench.cores)  # of this thread, and what it starts
         while True:
-            with self._lock:
+            with self._taking:
                 request = next(self.requests, None)
             if request is None:
                 return
@@ -94,7 +96,7 @@ def measure(
         builders = stack.enter_context(
             ThreadPoolExecutor(BUILDERS * len(devices), "build", os.sched_setaffinity, (0, rest))
         )
-        queue = Queue(iter([builders.submit(_build, request) for request in requests]))
+        queue = Queue(as_completed([builders.submit(_build, request) for request in requests]))
         try:
             list(judges.map(queue.judge_all, benches))
         except KeyboardInterrupt:

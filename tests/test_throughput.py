@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import threading
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from benchmarks import throughput
 from benchmarks.gpu import mixed_submissions
 from benchmarks.throughput import Queue, figures
+from runners.worker.bench import Bench
+from tests.evaluation.judge.test_verdict_queue import gpu
+
+DEADLINE_SECONDS = 60.0
 
 
 def test_mixed_submissions_are_of_many_operators_and_three_languages() -> None:
@@ -30,3 +40,28 @@ def test_figures_without_a_verdict_are_counts_and_no_speed(
     found = figures(Queue(iter(()), broken=3), [0.5])
     assert found == {"verdicts": 0, "broken": 3, "devices": 0, "verdicts_by_device": {}}
     assert "no speed is known" in capsys.readouterr().out
+
+
+def test_what_is_built_first_is_judged_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick_is_judged = threading.Event()
+    judged: list[int] = []
+
+    def build(request: dict[str, Any]) -> dict[str, Any]:
+        if request["number"] == 0:
+            assert quick_is_judged.wait(DEADLINE_SECONDS), "the other one was not judged"
+        return request
+
+    def judge(bench: Bench, request: dict[str, Any]) -> dict[str, Any]:
+        judged.append(request["number"])
+        if request["number"] == 1:
+            quick_is_judged.set()
+        return {"seconds": {"total": 1.0, "clocked": 0.1}}
+
+    monkeypatch.setattr(throughput, "_request", lambda task, text, n, cache: {"number": n})
+    monkeypatch.setattr(throughput, "_build", build)
+    monkeypatch.setattr(throughput, "_measure", judge)
+    device = dataclasses.replace(gpu("GPU-0"), kind="cpu")
+    found = throughput.measure(mixed_submissions()[:2], 2, tmp_path, [device])
+    assert judged == [2, 1, 0] and found["verdicts"] == 2
