@@ -36,8 +36,11 @@ def test_honest_model_keeps_its_budget_where_inputs_arrive_late(
     assert check_windows("fused_norm", CPU, cache, fork_server) > WINDOWS / 10
 
 
-@pytest.mark.parametrize("candidate", ["ahead_of_time", "batched", "two_of_three"])
-def test_forwards_of_a_window_that_run_ahead_are_refused(
+@pytest.mark.parametrize(
+    "candidate",
+    ["ahead_of_time", "batched", "two_of_three", "first_of_a_window", "kept_by_address"],
+)
+def test_forwards_of_a_window_that_run_ahead_or_not_are_refused(
     candidate: str, cache: Path, fork_server: ForkServer
 ) -> None:
     with pytest.raises(SubmissionError, match=r"did not use inputs|the model's error") as caught:
