@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -37,12 +37,17 @@ BUILDERS, NICENESS = 3, "10"
 MAX_SECONDS = 600
 SAMPLE_SECONDS = 0.1
 
+Message = dict[str, Any]
+Judge = Callable[[Bench, Message], Message | None]
+"""Returns the report on a request; None where the judge fails."""
+
 
 @dataclass
 class Queue:
     """Requests, those first that are built first as in an arena, and the verdicts on them."""
 
-    requests: Iterator[Future[dict[str, Any]]]
+    requests: Iterator[Future[Message]]
+    judge: Judge
     started: float = field(default_factory=time.perf_counter)
     verdicts: list[tuple[str, dict[str, float]]] = field(default_factory=list)
     """Device and seconds of each."""
@@ -61,7 +66,7 @@ class Queue:
                 request = next(self.requests, None)
             if request is None:
                 return
-            report = _measure(bench, request.result())
+            report = self.judge(bench, request.result())
             with self._lock:
                 if report is None:
                     self.broken += 1
@@ -72,12 +77,19 @@ class Queue:
 
 
 def measure(
-    submissions: Sequence[tuple[Task, str]], count: int, cache: Path, devices: Sequence[Device]
-) -> dict[str, Any]:
+    submissions: Sequence[tuple[Task, str]],
+    count: int,
+    cache: Path,
+    devices: Sequence[Device],
+    build: Callable[[Message], Message] | None = None,
+    judge: Judge | None = None,
+) -> Message:
     """Judge `count` submissions: the given ones in turn, each made unique by a comment.
 
-    When interrupted, it returns the figures of the verdicts so far.
+    When interrupted, it returns the figures of the verdicts so far. Each has a process that builds
+    it, and the judge of a bench, unless others are given.
     """
+    build, judge = build or _build, judge or _measure
     cores, rest = shares_beside_builds(len(devices))
     benches = [
         Bench(lock=device.uuid, environment=device.environment, cores=own)
@@ -90,13 +102,14 @@ def measure(
         for bench in benches:
             stack.callback(bench.clear)
         judges = stack.enter_context(ThreadPoolExecutor(len(benches)))
-        first = _build(_request(*submissions[0], count, cache))
-        list(judges.map(lambda bench: _warm(bench, first), benches))
+        first = build(_request(*submissions[0], count, cache))
+        list(judges.map(lambda bench: _warm(bench, judge, first), benches))
         utilization = [stack.enter_context(_utilization(device)) for device in devices]
         builders = stack.enter_context(
             ThreadPoolExecutor(BUILDERS * len(devices), "build", os.sched_setaffinity, (0, rest))
         )
-        queue = Queue(as_completed([builders.submit(_build, request) for request in requests]))
+        built = as_completed([builders.submit(build, request) for request in requests])
+        queue = Queue(built, judge)
         try:
             list(judges.map(queue.judge_all, benches))
         except KeyboardInterrupt:
@@ -107,11 +120,11 @@ def measure(
     return {**figures(queue, [each for own in utilization for each in own]), **_of(submissions)}
 
 
-def _of(submissions: Sequence[tuple[Task, str]]) -> dict[str, Any]:
+def _of(submissions: Sequence[tuple[Task, str]]) -> Message:
     return {"submissions": [task.slug for task, _ in submissions]}
 
 
-def _request(task: Task, source: str, number: int, cache: Path) -> dict[str, Any]:
+def _request(task: Task, source: str, number: int, cache: Path) -> Message:
     return {
         "task": task.slug,
         "files": {task.target_file: f"{source}\n{_comment(task.target_file)} {number}\n"},
@@ -120,12 +133,12 @@ def _request(task: Task, source: str, number: int, cache: Path) -> dict[str, Any
     }
 
 
-def _warm(bench: Bench, request: dict[str, Any]) -> None:
+def _warm(bench: Bench, judge: Judge, request: Message) -> None:
     os.sched_setaffinity(0, bench.cores)
-    _measure(bench, request)
+    judge(bench, request)
 
 
-def figures(queue: Queue, utilization: Sequence[float]) -> dict[str, Any]:
+def figures(queue: Queue, utilization: Sequence[float]) -> Message:
     """Return the figures of a queue, with the samples of all devices' utilization.
 
     Without any verdict there are the counts alone, since no speed is known.
@@ -159,7 +172,7 @@ def _comment(file: str) -> str:
     return "#" if file.endswith(".py") else "//"
 
 
-def _build(request: dict[str, Any]) -> dict[str, Any]:
+def _build(request: Message) -> Message:
     """Build a request in a process of its own, and return it."""
     stdin = json.dumps({**request, "stage": "build"})
     command = ("nice", "-n", NICENESS, *JUDGE)
@@ -169,12 +182,12 @@ def _build(request: dict[str, Any]) -> dict[str, Any]:
     return request
 
 
-def _measure(bench: Bench, request: dict[str, Any]) -> dict[str, Any] | None:
+def _measure(bench: Bench, request: Message) -> Message | None:
     """Return the report on a build, by the judge that waits or else by a new one.
 
     Where the judge fails or does not pass it, print why and return None.
     """
-    found: list[dict[str, Any]] = []
+    found: list[Message] = []
 
     def start(added: Mapping[str, str], on_lines: OnLines) -> Child:
         env = {**os.environ, **added}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ from evaluation.kinds.kernel.gates import compile as compile_gate
 from evaluation.kinds.kernel.gates.generalization import lasting_cases
 from evaluation.kinds.kernel.load import load_task
 from evaluation.sandboxed import build_triton
-from evaluation.tasks.operator import Operator, Track
+from evaluation.tasks.operator import Track
 from evaluation.tasks.spec import Task
 from evaluation.types import Verdict
 from tests.evaluation.code.languages.test_triton import FOLDER, HONEST
@@ -115,10 +116,13 @@ def test_what_hidden_cases_need_is_compiled_apart(task: Task, cache: Path, tmp_p
 
 
 def test_what_a_baseline_needs_on_hidden_cases_is_compiled_ahead(
-    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    task: Task, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(Operator, "baseline", lambda self, language: KERNEL)
-    task = dataclasses.replace(task, track=Track("triton", "triton"))
+    folder = shutil.copytree(task.operator.folder, tmp_path / "twice")
+    (folder / "baseline").mkdir()
+    (folder / "baseline/triton.py").write_text(KERNEL)
+    operator = dataclasses.replace(task.operator, folder=folder)
+    task = dataclasses.replace(task, operator=operator, track=Track("triton", "triton"))
     hidden = lasting_cases(task, b"secret")
     compile_baselines(task, tmp_path / "cache", hidden)
     (made,) = baselines(task, tmp_path / "cache")
