@@ -25,9 +25,12 @@ from arena.runs.models import Run
 from tests.arena.curation.conftest import NAME, admission
 from tests.arena.curation.test_archives import in_folder, tarred
 from tests.arena.factories import LEASE, judged_run
-from tests.web.conftest import TIMEOUT_MS
+from tests.web.conftest import DESK, PHONE, TIMEOUT_MS
 
 PASSWORD = "of-both-accounts"
+CUT_ON_A_PHONE = """() => [...document.querySelectorAll("td[data-label], .scroll, .outline")]
+    .filter((box) => box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight + 1)
+    .map((box) => box.textContent)"""
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -112,6 +115,14 @@ def test_task_is_uploaded_checked_reviewed_and_published(
     database.step(admission(task, "0" * 64))
     database.finish()
     author.wait_for_selector('[data-state="passed"]', timeout=TIMEOUT_MS)
+
+    # A phone shows every step, file and text whole.
+    author.set_viewport_size(PHONE)
+    for path in (author.url, address, f"{address}file/?path=task.toml"):
+        author.goto(path)
+        assert author.evaluate(CUT_ON_A_PHONE) == [], path
+    author.set_viewport_size(DESK)
+
     author.goto(address)
     author.click("button >> text=Ask for a review")
     author.wait_for_selector("text=waits for a second person", timeout=TIMEOUT_MS)
