@@ -14,8 +14,8 @@
     python -m evaluation wait       the same for each line of stdin: {"type": "ready"} says that it
                                     has imported, {"type": "end"} that a request is answered
 
-Exit codes: 0 passed, 1 not passed, 2 bad arguments or task, 3 failure of the judge. A profile exits
-with 0 if it has kernels, else with 1.
+Exit codes: 0 passed, 1 not passed, 2 bad arguments or task, 3 failure of the judge, 4
+inconclusive. A profile exits with 0 if it has kernels, else with 1.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ from evaluation.bench.devices import detect
 from evaluation.bench.devices.device import Device
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.code.cache_folder import default_cache
-from evaluation.errors import RequestError
+from evaluation.errors import Inconclusive, RequestError
 from evaluation.importers import command as importing
 from evaluation.importers.generations import commands as generations
 from evaluation.judge import report_text
 from evaluation.judge.answers import (
     BAD_REQUEST,
     BROKEN,
+    INCONCLUSIVE,
     NOT_PASSED,
     PASSED,
     admitted,
@@ -91,6 +92,9 @@ def main(argv: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader of stdout has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN
+    except Inconclusive as error:
+        print(f"evaluation: {error}", file=sys.stderr)
+        return INCONCLUSIVE
     except Exception:
         traceback.print_exc()
         return BROKEN

@@ -185,8 +185,12 @@ class _Checking:
             text = f"The check took more than {CHECK_SECONDS} seconds."
             checks.finish_check(self.check.pk, self.lease, False, text)
             return
+        detail = (ended.stderr.splitlines() or ["nothing"])[-1]
+        if ended.code == judging.INCONCLUSIVE:
+            text = detail.removeprefix("evaluation: ")
+            checks.break_check(self.check.pk, self.lease, text[:MAX_TEXT])
+            return
         if ended.code not in (judging.PASSED, judging.NOT_PASSED) and not self.errors:
-            detail = (ended.stderr.splitlines() or ["nothing"])[-1]
             text = f"The judge ended with status {ended.code}: {detail}"
             checks.finish_check(self.check.pk, self.lease, False, text[:MAX_TEXT])
             return

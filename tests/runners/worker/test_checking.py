@@ -43,6 +43,20 @@ sys.exit(main(sys.argv[1:]))
 """
 """The judge with few and short measurements, for a check whose times are not tested."""
 
+BUSY_JUDGE = """
+import sys
+from evaluation.__main__ import main
+from evaluation.errors import Inconclusive
+from evaluation.kinds.kernel.commands import KernelCommands
+
+def disturbed(*_):
+    raise Inconclusive("inconclusive, other work disturbed 60 of 62 pairs of windows")
+
+KernelCommands.attempts = disturbed
+sys.exit(main(sys.argv[1:]))
+"""
+"""The judge on a machine that is never idle."""
+
 PROBE = """
 import ctypes, os, socket
 
@@ -164,6 +178,19 @@ def test_reference_that_never_ends_is_ended_by_cancellation(
     check = check_of(draft)
     assert (check.status, check.message) == ("broken", "Cancelled by ada.")
     assert heartbeats == [True]
+
+
+def test_check_that_other_work_disturbs_is_tried_again_and_then_broken(
+    draft: Draft, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "COMMAND", (sys.executable, "-c", BUSY_JUDGE))
+    check = check_of(draft)
+    assert check.status == "queued"
+    checking.check(check.pk)
+    check.refresh_from_db()
+    reason = "inconclusive, other work disturbed 60 of 62 pairs of windows"
+    assert (check.status, check.message) == ("broken", reason)
+    assert drafts.lacking(draft) == ["No check of these files has passed yet: run the checks."]
 
 
 @pytest.mark.slow
