@@ -35,14 +35,31 @@ extern "C" int centred(const centred_args* args, cudaStream_t stream) {
     "torch": "def centred(x, scale):\n    return right(x, scale)\n",
 }
 """Honest counterparts of the tricks, by language: the correct kernel beside them, and no more."""
-RIGHT_PRODUCT = """\
+RIGHT_OF = {
+    "product": """\
 #include "product_honest.cuh"
 
 extern "C" int product(const product_args* args, cudaStream_t stream) {
     return honest(args, stream);
 }
-"""
-"""That of the tricks with a product in CUDA; those in Triton have `exact_dot`."""
+""",
+    "structured_product": """\
+#define STRUCTURED
+#include "product_honest.cuh"
+
+extern "C" int product(const product_args* args, cudaStream_t stream) {
+    return honest(args, stream);
+}
+""",
+    "keyed": """\
+#include "keyed_honest.cuh"
+
+extern "C" int keyed(const keyed_args* args, cudaStream_t stream) {
+    return honest(args, stream);
+}
+""",
+}
+"""Those of the tricks with another operator, in CUDA; a product in Triton has `exact_dot`."""
 
 
 @dataclass(frozen=True)
@@ -100,10 +117,11 @@ class Submission:
     def counterpart(self) -> Submission:
         """Return the honest submission whose work a trick pretends to do faster."""
         path = self.path.with_name(f"honest.{self.language}{self.path.suffix}")
-        if "product" in self.header.get("operator", ""):
-            if self.language == "triton":
-                return Submission.read(HERE / "honest" / "exact_dot.triton.py")
-            return Submission(path, RIGHT_PRODUCT, {"operator": "product"})
+        operator = self.header.get("operator", "centred")
+        if operator in RIGHT_OF and self.language == "triton":
+            return Submission.read(HERE / "honest" / "exact_dot.triton.py")
+        if operator in RIGHT_OF:
+            return Submission(path, RIGHT_OF[operator], {"operator": operator})
         return Submission(path, RIGHT[self.language], {})
 
     def task(self) -> Task:

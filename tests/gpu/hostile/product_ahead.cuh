@@ -1,6 +1,7 @@
 // Products of many launches at once, by default of a whole window before its first answer. Each launch compares all its
 // inputs with copies, and hands its answer out, or computes it where they differ. With UNCAPTURED no graph can hold them.
 // Only windows are computed ahead for which AHEAD holds, by what the GPU remembers of the windows before.
+// COMPARED says how many values of an input are compared.
 #ifndef PRODUCT_AHEAD_CUH
 #define PRODUCT_AHEAD_CUH
 
@@ -8,6 +9,9 @@
 
 #ifndef GROUP
 #define GROUP ROOM
+#endif
+#ifndef COMPARED
+#define COMPARED(count) (count)
 #endif
 #ifndef AHEAD
 #define AHEAD true
@@ -127,7 +131,8 @@ static inline int ahead(const product_args* args, cudaStream_t stream) {
                 x + at * nx, weight + at * nw, out + at * no, args->rows, args->inner, args->cols);
         }
     }
-    compare<<<32, 256, 0, stream>>>(args->x, x + n * nx, nx, args->weight, weight + n * nw, nw, (int)(n % ROOM));
+    compare<<<32, 256, 0, stream>>>(args->x, x + n * nx, COMPARED(nx), args->weight, weight + n * nw, COMPARED(nw),
+                                    (int)(n % ROOM));
     hand_out<<<grid, dim3(16, 16), 0, stream>>>(args->x, args->weight, out + n * no, args->out, args->rows, args->inner,
                                                 args->cols, (int)(n % ROOM));
     return (int)cudaGetLastError();

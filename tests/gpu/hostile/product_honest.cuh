@@ -2,7 +2,13 @@
 #ifndef PRODUCT_HONEST_CUH
 #define PRODUCT_HONEST_CUH
 
+#ifdef STRUCTURED
+#include "structured_product.h"
+#define product structured_product
+#define product_args structured_product_args
+#else
 #include "product.h"
+#endif
 
 static __device__ inline void multiply_tile(const arena_t* x, const arena_t* weight, arena_t* out, int64_t rows,
                                             int64_t inner, int64_t cols) {
