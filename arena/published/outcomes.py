@@ -118,7 +118,7 @@ OUTCOMES = {
             Outcome.HOLDS,
             "holds",
             "Right at any size, and the upper end of the judged interval is at least "
-            f"{HOLDS_SHARE:.0%} of the claimed ratio.",
+            f"{HOLDS_SHARE:.0%} of the claimed ratio, which may be below 1×.",
             "passed",
         ),
         Described(

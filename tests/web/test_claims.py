@@ -59,6 +59,16 @@ def test_page_and_home_have_the_finding_and_the_page_every_class(
     assert "right, no ratio claimed" in text_of(client, "/methodology/")
 
 
+def test_classes_count_kernels_that_their_collection_calls_wrong(
+    client: Any, tmp_path: Path
+) -> None:
+    lines = [*one_of_each_outcome(), kernel_line(10, None, "wrong", claimed_right=False)]
+    load_claims(tmp_path, lines)
+    page = " ".join(text_of(client, "/claims/").split())
+    assert "Of 10 kernels, 1 of which their own collection calls wrong; the first rule" in page
+    assert "Of <strong>8</strong> kernels that 2 models or agents published as right" in page
+
+
 def test_page_has_the_reasons_of_each_class_and_boards_their_precision_rule(
     client: Any, tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ def claims(request: HttpRequest) -> HttpResponse:
             for each, count in by_outcome(of_all_classes)
         ],
         "of_all_classes": len(of_all_classes),
+        "called_wrong": sum(each.claimed_right is False for each in of_all_classes),
         "models": by_model(of_all_classes),
         "boards": suite_boards(of_all_models, not over_all),
         "thresholds": FAST_P,
