@@ -1,7 +1,8 @@
 """Ablation: which tricks escape where a single mechanism of the judge is turned off.
 
     python benchmarks/ablation.py [--device cpu|gpu] [--mechanism NAME ...] [--tricks PATTERN ...]
-        [--share N/M] [--join FILE ...] [--seconds SECONDS] [--keep] [--precision] [--output FILE]
+        [--cells NAME:PATTERN ...] [--share N/M] [--join FILE ...] [--seconds SECONDS] [--keep]
+        [--precision] [--output FILE]
 
 Each trick of the suite is judged with every mechanism on, static analysis off. Those that compile,
 integrity or correctness refuse do not concern timing and are left, unless one of the mechanisms
@@ -14,7 +15,9 @@ baseline, since that works at times only. A trick that must be refused may pass 
 shows that something can be done, not that it pays on so small a case or so busy a machine.
 
 An H200 takes about half an hour, so four calls with `--seconds 540`. On several GPUs each judges
-a share of the tricks into a file of its own, and `--join` adds these to FILE.
+a share of the tricks into a file of its own, and `--join` adds these to FILE. In less time,
+`--cells` judges the tricks of a pattern with one mechanism off, and with all on; NAME is `none` for
+the latter alone. Those of an earlier source, which `--keep` keeps, are judged again.
 
 With `--precision` no trick is judged, but honest code, often and with single mechanisms off. A
 mechanism also earns its place where times are less precise without it: intervals are much wider,
@@ -105,7 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ablation.suite.build_all(tricks, options.cache)
         for mechanism in (None, *chosen):
             for trick in tricks:
-                if not ablation.needed(trick, mechanism):
+                if not is_named(options, trick, mechanism):
+                    continue
+                if not ablation.needed(trick, mechanism, again=bool(options.cells)):
                     continue
                 if time.monotonic() > ends:
                     print(
@@ -121,6 +126,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def is_named(options: argparse.Namespace, trick: Any, mechanism: Mechanism | None) -> bool:
+    """Return whether the options name a cell. Each cell needs that with every mechanism on."""
+    return not options.cells or any(
+        fnmatchcase(trick.name, pattern) and (mechanism is None or name == mechanism.name)
+        for name, pattern in options.cells
+    )
+
+
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -129,6 +142,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", choices=(CPU, GPU), default=None)
     parser.add_argument("--mechanism", nargs="+", choices=names, default=names, metavar="NAME")
     parser.add_argument("--tricks", nargs="+", default=["*"], metavar="PATTERN")
+    parser.add_argument("--cells", nargs="+", type=_cells, default=[], metavar="NAME:PATTERN")
     parser.add_argument("--share", type=_share, default=(1, 1), metavar="N/M")
     parser.add_argument("--join", type=Path, nargs="+", default=[], metavar="FILE")
     parser.add_argument("--seconds", type=float, default=float("inf"))
@@ -138,6 +152,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
     options.cache = options.cache.absolute()
+    if options.cells:
+        options.mechanism, options.tricks = zip(*options.cells, strict=True)
     if options.device is None:
         options.device = GPU if detect.devices(options.cache, (GPU,)) else CPU
     options.output = options.output or ROOT / f"benchmarks/results/ablation-{options.device}.json"
@@ -148,6 +164,14 @@ def _share(text: str) -> tuple[int, int]:
     """Return the number of a share and of all, of `1/4`."""
     number, _, shares = text.partition("/")
     return int(number), int(shares)
+
+
+def _cells(text: str) -> tuple[str, str]:
+    """Return the name of a mechanism, or ALL_ON, and a pattern, of `values:call_*`."""
+    name, colon, pattern = text.partition(":")
+    if not colon or name not in (ALL_ON, *(mechanism.name for mechanism in MECHANISMS)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME:PATTERN of a mechanism")
+    return name, pattern
 
 
 class Windows:
@@ -210,14 +234,15 @@ class Ablation:
         self._honest: dict[tuple[str, ...], list[Report]] = {}
         self._patches = pytest.MonkeyPatch()
 
-    def needed(self, trick: Any, mechanism: Mechanism | None) -> bool:
-        """Return whether a cell is missing and of interest."""
+    def needed(self, trick: Any, mechanism: Mechanism | None, again: bool = False) -> bool:
+        """Return whether a cell of interest is missing, or with `again` of an earlier judge."""
         cells = self.cells.get(trick.name, {})
-        if mechanism is None:
-            return ALL_ON not in cells
-        all_on = cells[ALL_ON]
-        if mechanism.name in cells:
+        known = cells.get(mechanism.name if mechanism else ALL_ON)
+        if known and not (again and known["source"] != self._source):
             return False
+        if mechanism is None:
+            return True
+        all_on = cells[ALL_ON]
         if all_on["refused_by"] is None and all_on["gate"] in (PERFORMANCE, GENERALIZATION):
             return not mechanism.raised_in  # what refuses nothing itself may have made it fail
         return all_on["gate"] is None or all_on["refused_by"] == mechanism.name

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.ablation import ALL_ON, Ablation
+from benchmarks.ablation import ALL_ON, Ablation, is_named, parse
 from benchmarks.mechanisms import MECHANISMS, Mechanism, Refusals
 from benchmarks.shared import source_of_judge
 from evaluation.device_kind import CPU, GPU
@@ -75,6 +75,35 @@ def test_cell_is_needed_where_a_mechanism_may_matter(
     ablation.cells["trick.cpp"] = {ALL_ON: all_on}
     assert not ablation.needed(trick, None)
     assert [m for m in (LATE, VALUES, OVERHEAD) if ablation.needed(trick, m)] == needed
+
+
+def test_named_cells_of_an_earlier_judge_are_judged_again(ablation: Ablation) -> None:
+    trick = SimpleNamespace(name="trick.cpp")
+    source = source_of_judge()
+    for sources, again in (
+        ((source, source), []),
+        ((source, "earlier"), [LATE]),
+        (("earlier", source), [None]),
+    ):
+        cells = dict(zip((ALL_ON, LATE.name), (cell(), cell()), strict=True))
+        ablation.cells["trick.cpp"] = {
+            name: {**each, "source": its}
+            for (name, each), its in zip(cells.items(), sources, strict=True)
+        }
+        assert [m for m in (None, LATE) if ablation.needed(trick, m, again=True)] == again
+        assert not any(ablation.needed(trick, m) for m in (None, LATE))
+
+
+def test_cells_are_named_by_mechanism_and_trick() -> None:
+    options = parse(["--device", CPU, "--cells", "values:call_*", "none:slow_*"])
+    tricks = [SimpleNamespace(name=f"{name}.cpp") for name in ("call_counting", "slow_start")]
+    assert (options.mechanism, options.tricks) == (("values", "none"), ("call_*", "slow_*"))
+    assert [[is_named(options, t, m) for m in (None, VALUES, LATE)] for t in tricks] == [
+        [True, True, False],
+        [True, False, False],
+    ]
+    with pytest.raises(SystemExit):
+        parse(["--cells", "nothing:call_*"])
 
 
 def test_table_counts_what_gets_through_without_a_mechanism_only(ablation: Ablation) -> None:
