@@ -25,7 +25,7 @@ from evaluation.sandbox.features import isolation_features
 
 VERSION = 3
 """Version of the conversion; a new one converts unchanged problems again."""
-VERSION_OF_REFUSALS = 6
+VERSION_OF_REFUSALS = 7
 """Version of what is refused; a new one tries refused problems again."""
 GROUP = 3
 """Problems that are converted in one sandbox."""

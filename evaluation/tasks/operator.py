@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from evaluation.errors import TaskError
 from evaluation.tasks.configurations import Limits
@@ -159,6 +159,19 @@ class Operator:
     def code(self, device: torch.device | None = None) -> TaskCode:
         """Return the task's code, for tensors on a device; for numbers alone without one."""
         return code_of(self, device)
+
+    def suite_call(
+        self, case: Case, seed: int, next_draw: int | None = None
+    ) -> dict[str, Any] | None:
+        """Return how a suite constructs and calls a module, as JSON; None for an operator of ours.
+
+        `next_draw` is that of the weights; without it, a module gets those of its own names.
+        """
+        call = None if self.source is None else self.code().suite_call(case)
+        if call is None:
+            return None
+        parameters = {a.name: a.parameter for a in self.weights}
+        return {**call, "seed": seed, "next_draw": next_draw, "parameters": parameters}
 
     def module(self) -> ModuleType:
         """Return `reference.py`, with the functions named in REFERENCE. Imports torch.

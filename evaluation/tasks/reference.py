@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from evaluation.tasks import suite_call
 from evaluation.tasks.domain import dtype_of
 from evaluation.tasks.input_families import FAMILIES, torch_dtype
 from evaluation.tasks.operator import TF32, Operator
@@ -83,7 +82,7 @@ class Reference:
     @cached_property
     def suite_call(self) -> dict[str, Any] | None:
         """The call of the suite's module; None for an operator of this project."""
-        return suite_call.suite_call(self.operator, self.case, self._seed, self._made[1])
+        return self.operator.suite_call(self.case, self._seed, self._made[1])
 
     def draw(self, family: str = FAMILIES[0]) -> dict[str, torch.Tensor]:
         """Return fresh inputs from a secret seed, in the dtypes of the case, with the weights."""

@@ -17,8 +17,6 @@ from evaluation.types import Argument, Case
 if TYPE_CHECKING:
     import torch
 
-    from evaluation.tasks.operator import Operator
-
     Made = tuple[Mapping[str, torch.Tensor], int]
 
 # torch is imported in functions, because languages import this module.
@@ -29,20 +27,7 @@ CALL = "CALL"
 
 Beside it are `CONSTANTS`, the values of those that are no arguments, and `constructor(case)`.
 """
-
-
-def suite_call(
-    task: Operator, case: Case, seed: int, next_draw: int | None = None
-) -> dict[str, Any] | None:
-    """Return how a suite constructs and calls a module, as JSON; None for an operator of ours.
-
-    `next_draw` is that of `weights`; without it, a module gets the weights of its own names.
-    """
-    call = None if task.source is None else task.code().suite_call(case)
-    if call is None:
-        return None
-    parameters = {a.name: a.parameter for a in task.weights}
-    return {**call, "seed": seed, "next_draw": next_draw, "parameters": parameters}
+KEEPS_STATE = "KEEPS_STATE"  # the name of what is true where calls change tensors of the module
 
 
 def described(module: ModuleType, case: Case) -> dict[str, Any] | None:
@@ -61,6 +46,7 @@ def described(module: ModuleType, case: Case) -> dict[str, Any] | None:
         "arguments": arguments,
         "inputs": list(module.CALL),
         "constants": dict(module.CONSTANTS),
+        "keeps_state": bool(getattr(module, KEEPS_STATE, False)),
     }
 
 
@@ -69,6 +55,20 @@ def drawn_number() -> int:
     import torch
 
     return int(torch.randint(1 << 62, (), device="cpu"))
+
+
+def start_over(module: torch.nn.Module, device: torch.device | None = None) -> None:
+    """Let each call of a module start from the tensors that it has now, moved to a device."""
+    import torch
+
+    places = [names for part in module.modules() for names in (vars(part), part._buffers)]
+    kept = [{n: x.to(device) for n, x in names.items() if torch.is_tensor(x)} for names in places]
+
+    def restore(*_: object) -> None:
+        for names, tensors in zip(places, kept, strict=True):
+            names.update(tensors)
+
+    module.register_forward_pre_hook(restore)
 
 
 def weights(module: ModuleType, arguments: Sequence[Argument], case: Case, seed: int) -> Made:

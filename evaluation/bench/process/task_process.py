@@ -213,8 +213,10 @@ class TaskProcess:
                 "arguments": str(arguments),
                 "inputs": list(inputs),
                 "constants": dict(constants),
+                "keeps_state": bool(keeps_state),
             } if all(isinstance(name, str) for name in inputs):
-                return {"arguments": arguments, "inputs": inputs, "constants": constants}
+                call = {"arguments": arguments, "inputs": inputs, "constants": constants}
+                return {**call, "keeps_state": keeps_state}
         raise self._failed("CALL: must name the inputs of the suite's module")
 
     def launches(self, case: Case, inputs: Tensors, many: bool = False) -> RemoteLaunches:

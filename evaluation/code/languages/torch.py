@@ -22,7 +22,6 @@ from evaluation.device_kind import GPU
 from evaluation.errors import BuildError
 from evaluation.sandboxed import build_torch
 from evaluation.tasks.domain import dtype_of, shape_of
-from evaluation.tasks.suite_call import suite_call
 from evaluation.types import Case, CompilerOutput
 
 if TYPE_CHECKING:
@@ -213,7 +212,7 @@ def _extension_call(operator: Operator, case: Case) -> dict[str, Any] | None:
     A source may build extensions when its module is made or first called. None for an operator of
     ours, which is built when its file is imported.
     """
-    call = suite_call(operator, case, seed=0)
+    call = operator.suite_call(case, seed=0)
     if call is None:
         return None
     tensors = {

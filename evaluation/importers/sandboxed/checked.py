@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
-from evaluation.importers.sandboxed.observation import Unsupported
+from evaluation.importers.sandboxed.observation import Random, Unsupported
 from evaluation.importers.sandboxed.written import Written
 from evaluation.kinds.kernel.admission.fit import (
     MIN_BFLOAT16,
@@ -32,6 +32,7 @@ from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import Reference
 from evaluation.tasks.source import CONSTANT
 from evaluation.tasks.spec import load_operator
+from evaluation.tasks.suite_call import KEEPS_STATE, start_over
 from evaluation.types import Split
 
 CASE_MB = (24, 12, 6, 3, 2, 1)
@@ -42,6 +43,7 @@ MAX_OPERATIONS = 4e8
 HEADROOM = 8
 """Growth of results from the published case on a CPU to the largest one, such as of sums."""
 MAX_FLOAT32 = torch.finfo(torch.float32).max / HEADROOM
+STATE = f"\n\n{KEEPS_STATE} = True  # each call starts from what the constructor made\n"
 _REFERENCE = re.compile(r"^def reference\(.*\):\n", re.MULTILINE)
 
 
@@ -59,7 +61,7 @@ class Checker:
         self._size()
         self._copy_changed_inputs()
         if self.written.keeps_tensors:
-            self._refuse_state()
+            self._note_state()
         self._families()
         self._fit()
 
@@ -84,22 +86,31 @@ class Checker:
             self.flags.append(f"changes to {', '.join(changed)} are not compared")
             self._write()
 
-    def _refuse_state(self) -> None:
-        """Refuse a module of which one call changes what the next one returns. Raises Unsupported.
+    def _note_state(self) -> None:
+        """Note that a call changes tensors of the module: the reference starts from the first ones.
 
-        The reference is a function: whatever a call changes, it starts from the constructor's.
+        Raises: Unsupported where anything else that is kept changes what the next call returns.
         """
         reference = next(self._references())
         code: Any = reference.operator.module()
         given = {**self._nominal(reference, 1), **reference.scalars, **code.CONSTANTS}
         positional, named = code.constructor(reference.case)
-        with torch.no_grad():
+
+        def repeats(prepare: Callable[[torch.nn.Module], None]) -> bool:
             module = code.Model(*positional, **named).eval()
-            one, other = (
-                tree_leaves(module(*(given[name] for name in code.CALL))) for _ in range(2)
-            )
-        if not _equal(tuple(one), tuple(other)):
-            raise Unsupported("keeps state: a second call with the same inputs differs")
+            prepare(module)
+            calls = (module(*(given[name] for name in code.CALL)) for _ in range(2))
+            one, other = (tuple(tree_leaves(result)) for result in calls)
+            return _equal(one, other)
+
+        with torch.no_grad():
+            if repeats(lambda module: None):
+                return
+            if not repeats(start_over):
+                raise Unsupported("keeps state: a second call with the same inputs differs")
+        self.written.reference += STATE
+        self.flags.append("each call starts from the state that the constructor makes")
+        self._write()
 
     def _write(self) -> None:
         """Write the task's files, which must be valid. Raises Unsupported."""
@@ -153,6 +164,7 @@ class Checker:
         if "nominal" in left:
             raise Unsupported(self._why_infinite)
         self._keep([name for name in FAMILIES if name not in left])
+        self._refuse_random()
         self._degenerate()
 
     def _infinite(self) -> list[str]:
@@ -220,17 +232,24 @@ class Checker:
         self.written.input_families = () if len(families) == len(FAMILIES) else tuple(families)
         self._write()
 
-    def _degenerate(self) -> None:
-        """Name inputs that change no output; outputs may be CONSTANT, as their suite defines them.
+    def _refuse_random(self) -> None:
+        """Raise Random where two calls differ, in the smallest case or the largest of small ones.
 
-        Raises: Unsupported for random outputs.
+        A recurrent network may forget a random state in many steps, and not in few.
         """
+        *small, _ = self._references()
+        for reference in (small[0], small[-1]):
+            inputs = self._nominal(reference, 1)
+            one, other = (self._outputs(reference, inputs) for _ in range(2))
+            if not _equal(one, other):
+                raise Random("random: two calls with the same inputs differ")
+
+    def _degenerate(self) -> None:
+        """Name inputs that change no output; outputs may be CONSTANT, as a suite defines them."""
         idle: set[str] | None = None
         for reference in self._references():
             first, second = self._nominal(reference, 1), self._nominal(reference, 2)
             outputs = self._outputs(reference, first)
-            if not _equal(outputs, self._outputs(reference, first)):
-                raise Unsupported("random: two calls with the same inputs differ")
             if _equal(outputs, self._outputs(reference, second)):
                 continue
             found = {

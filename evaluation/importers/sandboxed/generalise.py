@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
+from typing import Self
 
 from evaluation.importers.sandboxed.expressions import Samples, closed_form, depends
 from evaluation.importers.sandboxed.observation import Observed, Problem, Sizes, Unsupported
@@ -44,6 +45,12 @@ class General:
 
     def all_sizes(self, problem: Problem, sizes: Sizes) -> dict[str, int]:
         return _complete(problem, self.tied, sizes)
+
+    def from_half(self, name: str, published: int) -> Self:
+        """Return the problem with a size that is no smaller than half of the published one."""
+        old = self.ranges[name]
+        low = max(old.low, published // 2 // old.step * old.step)
+        return replace(self, ranges={**self.ranges, name: replace(old, low=low)})
 
 
 def generalise(problem: Problem, seconds: float) -> General:

@@ -13,6 +13,10 @@ class Unsupported(Exception):
     """Raised for a problem that cannot become a task; the message says why."""
 
 
+class Random(Unsupported):
+    """Raised for a problem of which two calls with the same inputs differ."""
+
+
 @dataclass(frozen=True)
 class Observed:
     """Shapes of a call. `arguments` are inputs and weights, by name."""

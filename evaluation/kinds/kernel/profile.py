@@ -33,7 +33,6 @@ from evaluation.sandbox.untrusted_text import printable
 from evaluation.sandboxed import profile_kernel
 from evaluation.tasks import task_code
 from evaluation.tasks.spec import Task
-from evaluation.tasks.suite_call import suite_call
 from evaluation.types import Case, Profile, Reason, Split, Verdict
 
 MAX_START_SECONDS, MAX_SECONDS = 40.0, 100.0
@@ -162,7 +161,7 @@ def _job(task: Task, built: Build, case: Case, name: str, tool: Tool) -> dict[st
         "arguments": [dataclasses.asdict(argument) for argument in workload.arguments],
         "case": dataclasses.asdict(case),
         "values": workload.values,
-        "suite_call": suite_call(operator, case, seed=0),
+        "suite_call": operator.suite_call(case, seed=0),
         "slots": min(tool.LAUNCHES, ring_slots(workload, RING_BYTES)),
         "launches": tool.LAUNCHES,
     }

@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from evaluation.tasks.suite_call import drawn_number
+from evaluation.tasks.suite_call import drawn_number, start_over
 from evaluation.types import BufferSet
 
 if TYPE_CHECKING:
     import torch
 
 SuiteCall = Mapping[str, Any]
-"""A call as `evaluation.tasks.suite_call` describes it."""
+"""A call as `Operator.suite_call` describes it."""
 
 
 def constructed(
@@ -52,7 +52,10 @@ def constructed(
     device = next(value.device for value in slot.values() if torch.is_tensor(value))
     # Of the dtypes that the constructor chose none is replaced, where it could choose one.
     given = dtypes - {torch.float32}
-    return module.to(device, *given) if len(dtypes) == len(given) == 1 else module.to(device)
+    module = module.to(device, *given) if len(dtypes) == len(given) == 1 else module.to(device)
+    if call["keeps_state"]:
+        start_over(module, device)
+    return module
 
 
 def accepts(function: Callable[..., Any], *positional: Any, **named: Any) -> bool:

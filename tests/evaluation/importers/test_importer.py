@@ -75,8 +75,8 @@ class Model(nn.Module):
         self.mixed = nn.Linear(features, features)
 
     def forward(self, x):
-        self.hidden = torch.tanh(self.hidden.to(x.device) + self.mixed(x).mean(0))
-        return x * self.hidden
+        self.calls = getattr(self, "calls", 0) + 1
+        return self.mixed(x * self.hidden.to(x.device)) * self.calls
 
 
 batch, features = 16, 32

@@ -42,6 +42,7 @@ batch = 64
 features = 48
 wide = 32
 steps = 3
+depth = 80
 
 
 def get_inputs():
@@ -144,6 +145,36 @@ PROBLEMS = {
 """,
         "torch.rand(steps, batch, features)",
         "[features, wide]",
+    ),
+    "Stateful": (
+        """\
+    def __init__(self, features, hidden):
+        super().__init__()
+        self.hidden = torch.randn((batch, hidden))
+        self.mixed = nn.Linear(features + hidden, hidden)
+
+    def forward(self, x):
+        self.hidden = self.hidden.to(x.device)
+        self.hidden = torch.tanh(self.mixed(torch.cat((x, self.hidden), dim=1)))
+        return self.hidden
+""",
+        "torch.rand(batch, features)",
+        "[features, wide]",
+    ),
+    "Forgotten": (
+        """\
+    def __init__(self, features):
+        super().__init__()
+        self.linear = nn.Linear(features, features)
+
+    def forward(self, x):
+        state = torch.randn_like(x[0])
+        for step in x:
+            state = state / 4 + self.linear(step)
+        return state
+""",
+        "torch.rand(depth, batch, features)",
+        "[features]",
     ),
     "Triangular": (
         """\
@@ -291,6 +322,31 @@ def test_constant_is_right_where_no_input_changes_the_outputs(
     assert error_of(task, right, tmp_path / "candidate") <= 1
     with pytest.raises(SubmissionError):
         error_of(task, WRITES_A_CONSTANT.format(value="0.0"), tmp_path / "other")
+
+
+def test_each_call_starts_from_the_state_that_the_constructor_makes(
+    imported: Path, tmp_path: Path
+) -> None:
+    (name,) = [each.name for each in imported.glob("kb1_*_stateful")]
+    task = task_of(imported, name)
+    assert task.operator.source
+    assert any("each call starts" in flag for flag in task.operator.source.flags)
+    renamed = own_module(imported / name).replace("self.hidden", "self.state")
+    assert error_of(task, renamed, tmp_path / "renamed") <= 1
+    forgetful = renamed.replace("self.state = self.state.to", "self.state = 0 * self.state.to")
+    with pytest.raises(SubmissionError) as raised:
+        error_of(task, forgetful, tmp_path / "forgetful")
+    assert raised.value.reason is Reason.WRONG_VALUES
+
+
+def test_random_state_that_many_steps_forget_is_judged_with_half_of_them_or_more(
+    imported: Path, tmp_path: Path
+) -> None:
+    (name,) = [each.name for each in imported.glob("kb1_*_forgotten")]
+    task = task_of(imported, name)
+    assert min(case["depth"] for case in task.checked_cases()) >= 40
+    from_zero = own_module(imported / name).replace("torch.randn_like(x[0])", "0 * x[0]")
+    assert error_of(task, from_zero, tmp_path / "from_zero") <= 1
 
 
 def test_weights_of_another_seed_are_wrong(imported: Path, tmp_path: Path) -> None:
