@@ -126,7 +126,7 @@ def _no_arriving_inputs(patch: pytest.MonkeyPatch) -> None:
     def nothing(*ignored: Any, **also_ignored: Any) -> float:
         return 0.0
 
-    patch.setattr(arriving_inputs, "charged_ns", nothing)
+    patch.setattr(arriving_inputs.ArrivingInputs, "charged_ns", nothing)
 
 
 def _no_go_token(patch: pytest.MonkeyPatch) -> None:

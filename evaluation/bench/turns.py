@@ -14,7 +14,8 @@ from functools import partial
 
 import torch
 
-from evaluation.bench.anticheat import arriving_inputs, prefetched_inputs, staged_inputs
+from evaluation.bench.anticheat import prefetched_inputs, staged_inputs
+from evaluation.bench.anticheat.arriving_inputs import ArrivingInputs
 from evaluation.bench.anticheat.launch_order import OverlapDetector
 from evaluation.bench.anticheat.window_checks import checks_of
 from evaluation.bench.devices.device import Device
@@ -24,7 +25,7 @@ from evaluation.bench.memory.ring import BufferRing, ring_slots
 from evaluation.bench.memory.workload import Workload, slot_bytes
 from evaluation.bench.process.handle import ProcessHandle
 from evaluation.bench.timing import estimates
-from evaluation.bench.timing.estimates import Block, Blocks
+from evaluation.bench.timing.estimates import Block, Blocks, Window
 from evaluation.bench.timing.plan import Plan, launches_for
 from evaluation.bench.timing.window import MIN_LAUNCHES, WindowTimer, hidden_ns, hidden_work
 
@@ -165,41 +166,50 @@ class Bench:
             slots = wanted
             guess = max(times)
 
-    def blocks(self, candidate: WindowTimer, against: WindowTimer, plan: Plan) -> Blocks:
-        """Measure blocks of two timers over one ring."""
+    def blocks(
+        self,
+        candidate: WindowTimer,
+        against: WindowTimer,
+        plan: Plan,
+        timed: Callable[[], Window] | None = None,
+    ) -> Blocks:
+        """Measure blocks of two timers over one ring, a candidate's windows by `timed` if given."""
         # The candidate's own work on an empty trip is not subtracted from its time.
         candidate.empty = against.empty = min(candidate.empty, against.empty)
-        return estimates.blocks(candidate.timed, against.timed, plan, self.tolerant)
+        return estimates.blocks(timed or candidate.timed, against.timed, plan, self.tolerant)
 
     def judged_blocks(self, candidate: WindowTimer, against: WindowTimer, plan: Plan) -> Blocks:
         """Measure blocks, charge a candidate's work ahead, and check how it uses its inputs.
 
-        Too few blocks, of a machine with other work, are returned as they are, and none where the
-        candidate was faster each time than when its windows were chosen.
+        Too few blocks, of a machine with other work, are returned as they are, and none where such
+        work began later, or the candidate was faster each time than when its windows were chosen.
         Raises: SubmissionError.
         """
-        found = self.blocks(candidate, against, plan)
-        for _ in range(MAX_LENGTHENED):
-            if not candidate.grow(plan.window_seconds):
-                break
-            against.forget_windows()
-            found = self.blocks(candidate, against, plan)
-        else:
-            found = dataclasses.replace(found, counted=())
-        # Read here too: the return below comes before the later reading, and the checks between run
-        # the candidate again, where memory that it overwrote may fail it for another reason.
-        candidate.ring.check_guards(candidate.where)
-        if len(found.counted) < plan.min_blocks:
-            return found
-        found = estimates.decided(
-            found,
-            lambda: hidden_work(candidate, against).is_undecided,
-            lambda count: self.blocks(candidate, against, plan.of(count)),
-        )
-        hidden = hidden_ns(candidate, against)
+        with ArrivingInputs(candidate, against, self.memory, plan.min_blocks) as arriving:
+            found = self.blocks(candidate, against, plan, arriving.timed)
+            for _ in range(MAX_LENGTHENED):
+                if not candidate.grow(plan.window_seconds):
+                    break
+                against.forget_windows()
+                found = self.blocks(candidate, against, plan)
+            else:
+                found = dataclasses.replace(found, counted=())
+            # Read here too: the return below comes before the later reading, and the checks
+            # between run the candidate again, where memory that it overwrote may fail it otherwise.
+            candidate.ring.check_guards(candidate.where)
+            if len(found.counted) < plan.min_blocks:
+                return found
+            found = estimates.decided(
+                found,
+                lambda: hidden_work(candidate, against).is_undecided,
+                lambda count: self.blocks(candidate, against, plan.of(count)),
+            )
+            delay = arriving.charged_ns()
+        if delay is None:
+            return dataclasses.replace(found, counted=())
+        hidden = hidden_ns(candidate, against) + delay
         if candidate.process.limits.ranks == 1:  # each rank would need a stage of its own
             staged_inputs.check(candidate, self.memory)
-            hidden += arriving_inputs.charged_ns(candidate, self.memory)
             if candidate.gpu_clocked and torch.version.cuda:
                 prefetched_inputs.check_shortened(candidate)
         candidate.ring.check_guards(candidate.where)

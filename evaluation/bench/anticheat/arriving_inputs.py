@@ -1,22 +1,29 @@
 """Arriving inputs: a launch on a GPU must not be longer where its inputs arrive just before it.
 
 A candidate could compute many launches at once, which fills the GPU better than one by one, and
-hand out each answer after it compared all inputs with those that it used. So the launches of a
-window are timed in pairs of runs. In both, a copy of its inputs precedes each launch. In one they
-are there before, as in any window; in the other they arrive. Honest launches do the same in both.
-Those that take much longer whenever they arrive are refused, and a smaller delay is charged.
+hand out each answer after it compared all inputs with those that it used. So a few runs of the
+launches of a window are timed in which a copy of its inputs precedes each launch. In some they are
+there before, as in any window; in the others they arrive. Honest launches take the same time in
+both. Those that take much longer whenever they arrive are refused, and a smaller delay is charged.
+
+A candidate could be slow in runs where the inputs are there, once it has seen others arrive or a
+number of windows pass. So the former come at secret moments among the windows that decide its
+speedup, and the latter after all of them. It could also see the copies by the time between two
+launches, so the windows themselves are compared too: the baseline's runs tell how much longer a
+launch is with the copy before it.
+
 Launches that no graph holds, and few ones, are refused alone: their times vary too much for a
 charge.
-
-Limitation: a candidate that keeps in memory that a whole window of inputs arrived, and computes
-nothing ahead from then on, is as fast in both runs of each later pair.
 """
 
 from __future__ import annotations
 
 import math
+import secrets
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
 
 import torch
 
@@ -25,8 +32,9 @@ from evaluation.bench.anticheat.prefetched_inputs import evict
 from evaluation.bench.memory.cuda_ipc import DeviceMemory
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.region import Region
+from evaluation.bench.timing.estimates import Window
 from evaluation.bench.timing.gpu_clock import BLUR_NS, GpuClock, observable_outputs
-from evaluation.bench.timing.window import WindowTimer
+from evaluation.bench.timing.window import WindowTimer, attribute_failure
 from evaluation.errors import SubmissionError
 from evaluation.types import Reason
 
@@ -38,84 +46,218 @@ noisy for that, and so are launches that the processor starts one by one: they a
 """
 MAX_ROUGH_NS, MIN_ROUGH_NS = 20e6, 2 * BLUR_NS
 """Longest run of launches that are refused alone, and least delay of one that is refused."""
-PAIRS, CHARGED_PAIRS = 5, 3
-"""Pairs of runs, and those after which a kernel that is not to be refused so far is charged."""
-MIN_CLOCKED, MIN_AHEAD = PAIRS - 1, 2
-"""Pairs of a refused kernel that were clocked, and those with launches computed ahead, at least.
-
-The shortest runs of both kinds decide. The speedup is a median, so a candidate can make just under
-half of its windows longer at no cost, and other work on the device makes no run shorter. Where that
-begins within a pair and stays, one pair looks as if launches were computed ahead, and not two.
+RUNS, SPARE, MIN_CLOCKED = 3, 2, 2
+"""Runs of each kind, further ones in place of those that could not be clocked, and least clocked
+ones of a refused kernel. The shortest of each kind decides. The speedup is a median, so a candidate
+can make just under half of its windows longer at no cost, and other work makes no run shorter.
+"""
+CONFIRMING, DISTURBED = 2, 1.2
+"""Further runs of a kernel that would be refused, and times its usual window's length from which on
+a window of the baseline shows that other work began meanwhile.
 """
 FREE_SHARE, FREE_NS = 0.01, 20_000
 """Delay that is not charged: a share of a launch, and nanoseconds of a run.
 
-On two H200s honest launches were longer by at most 0.3 % or 10 ns, in 38 cases
+On an H200 honest launches were longer by at most 0.5 % or 21 ns, in 84 cases of 41 kernels
 (`benchmarks/results/arriving-gpu.json`).
 """
+COPY_NS, COPY_BYTES_PER_NS = 2000.0, 500.0
+"""What a copy may add to a launch of a window, at least: nanoseconds, and its bytes in each.
 
+On an H200 copies of 131 to 258 KB added at most 1.8 us to launches of 41 honest kernels. They leave
+inputs in the cache, so launches that wait for memory become shorter than in their windows
+(`benchmarks/results/arriving-gpu.json`).
+"""
+FREE_OF_WINDOW = 0.05
+"""Share of a launch of a window that is not charged beyond the copy."""
 AHEAD = 1.5
 """Launches that take this much longer where their inputs arrive were computed before.
 
-Those of the tricks took 1.8 to 3.1 times as long there, honest ones 1.005 times at most.
+Those of the tricks took 1.58 to 3.1 times as long there, honest ones 1.005 times at most.
 """
 
 
-def charged_ns(
-    timer: WindowTimer,
-    memory: HostMemory | DeviceMemory,
-    new_clock: Callable[[Region, int, int, int], GpuClock] = GpuClock,
-    empty_cache: Callable[[], object] = evict,
-) -> float:
-    """Return the nanoseconds by which arriving inputs make a launch of a timer longer.
+@dataclass(frozen=True)
+class LaunchTimes:
+    """Nanoseconds of a launch: in windows, and in each run whose launches follow copies."""
 
-    Each run begins with an empty cache. The result is 0 for what chance or the surroundings
-    explain, for few launches, and for those that are not captured in a CUDA graph.
+    input_bytes: int
+    window: float
+    """In the windows that decide the speedup, their median."""
+    baseline_window: float
+    there: list[float] = field(default_factory=list)
+    """Where the inputs were there before."""
+    arriving: list[float] = field(default_factory=list)
+    """Where they arrived just before the launch."""
+    baseline_there: list[float] = field(default_factory=list)
 
-    Raises: SubmissionError, also where the launches were computed before their inputs arrived.
+    @property
+    def known(self) -> list[tuple[float, float]]:
+        """Return times with inputs that were there, each with the delay where they arrive instead.
+
+        First that of the runs, then that of the windows if the baseline tells what a copy adds.
+        """
+        if not (self.there and self.arriving):
+            return []
+        found = [(min(self.there), min(self.arriving) - min(self.there))]
+        if self.baseline_there:
+            copy = max(
+                min(self.baseline_there) - self.baseline_window,
+                COPY_NS + self.input_bytes / COPY_BYTES_PER_NS,
+            )
+            found.append((self.window, min(self.arriving) - self.window - copy))
+        return found
+
+    def times_ahead(self, least_ns: float) -> float:
+        """Return how many times as long launches take where inputs arrive, or 0 up to AHEAD times.
+
+        It is 0 up to a delay of `least_ns` too, and where too few runs were clocked.
+        """
+        if min(len(self.there), len(self.arriving)) < MIN_CLOCKED:
+            return 0.0
+        ahead = [
+            1 + delay / launch
+            for launch, delay in self.known
+            if delay > (AHEAD - 1) * launch and delay > least_ns
+        ]
+        return max(ahead, default=0.0)
+
+    def charged_ns(self, launches: int) -> float:
+        """Return the delay of each of so many launches of a run, without what is free."""
+        known = self.known
+        charged = beyond_free(known[0][1], known[0][0], launches) if known else 0.0
+        for launch, delay in known[1:]:
+            charged = max(charged, delay - FREE_OF_WINDOW * launch)
+        return charged
+
+
+NewClock = Callable[[Region, int, int, int, str], GpuClock]
+
+
+class ArrivingInputs(AbstractContextManager["ArrivingInputs"]):
+    """The runs of a candidate and its baseline over one ring, and what they charge.
+
+    The memory for inputs that arrive is kept until the context ends.
     """
-    ring, layout = timer.ring, timer.ring.inputs.layout
-    count = min(timer.launches, ring.slots, max(MIN_LAUNCHES, MAX_BYTES // layout.stride))
-    charged = timer.captured and count >= MIN_CHARGED
-    if not (charged or _fits(timer, count)) or not observable_outputs(ring.outputs.layout):
-        return 0.0
-    least_ns = 0 if charged else MIN_ROUGH_NS / count
-    pairs: list[tuple[float, float]] = []
-    with staged_inputs.stage_of(memory, layout, count) as stage:
-        for number, (there, arriving) in enumerate(
-            _launches_ns(timer, stage, new_clock, empty_cache), start=1
-        ):
-            if there and arriving:
-                pairs.append((there, arriving))
-            blurred = number - len(pairs)
-            if number >= CHARGED_PAIRS and (
-                blurred > PAIRS - MIN_CLOCKED or not _times_ahead(pairs, least_ns)
-            ):
-                break
-    ahead = [pair for pair in pairs if _times_ahead([pair], least_ns)]
-    times = _times_ahead(pairs, least_ns)
-    if times and len(pairs) >= MIN_CLOCKED and len(ahead) >= MIN_AHEAD:
-        raise SubmissionError(
-            Reason.FORBIDDEN,
-            f"{timer.where}: launches took {times:.1f} times as long where their inputs "
-            "arrived just before them, so they had been computed before their turn",
+
+    def __init__(
+        self,
+        candidate: WindowTimer,
+        against: WindowTimer,
+        memory: HostMemory | DeviceMemory,
+        windows: int = 0,
+        new_clock: NewClock = GpuClock,
+        empty_cache: Callable[[], object] = evict,
+    ) -> None:
+        """Choose the moments of runs, before secret ones of at least so many `windows`."""
+        self._candidate, self._against, self._memory = candidate, against, memory
+        self._new_clock, self._empty_cache = new_clock, empty_cache
+        layout, slots = candidate.ring.inputs.layout, candidate.ring.slots
+        affordable = max(MIN_LAUNCHES, MAX_BYTES // layout.stride)
+        self._count = min(candidate.launches, slots, affordable)
+        # Each rank would need a stage of its own.
+        self._tells = candidate.process.limits.ranks == 1 and bool(
+            observable_outputs(candidate.ring.outputs.layout)
         )
-    if not (charged and pairs):
-        return 0.0
-    delay = statistics.median(arriving - there for there, arriving in pairs)
-    return beyond_free(delay, timer.launch_ns, count)
+        self._charges = self._tells and candidate.captured and self._count >= MIN_CHARGED
+        self._due = sorted(secrets.randbelow(windows + 1) for _ in range(RUNS))
+        self._windows = 0
+        self._there: list[float] = []
+        self._stages = ExitStack()
+        self._stage: Region | None = None
+        self._staged: set[int] = set()
+
+    def __exit__(self, *raised: object) -> None:
+        self._stages.close()
+
+    def timed(self) -> Window:
+        """Return one window of the candidate, after the runs that are due."""
+        if self._charges:
+            while self._due and self._due[0] <= self._windows:
+                self._due.pop(0)
+                self._there.extend(self._launches_ns(self._candidate, 1))
+        self._windows += 1
+        return self._candidate.timed()
+
+    def charged_ns(self) -> float | None:
+        """Return the nanoseconds by which arriving inputs make a launch of the candidate longer.
+
+        It is 0 for what chance or the surroundings explain, for few launches, and for those that
+        are not captured in a CUDA graph. It is None where other work began meanwhile, so that
+        nothing can be said.
+
+        Raises: SubmissionError, also where the launches were computed before their inputs arrived.
+        """
+        candidate, against, charges = self._candidate, self._against, self._charges
+        if not (charges or (self._tells and _fits(candidate, self._count))):
+            return 0.0
+        stride = candidate.ring.inputs.layout.stride
+        times = LaunchTimes(stride, _window_ns(candidate), _window_ns(against), self._there)
+        times.there.extend(self._launches_ns(candidate, RUNS - len(times.there)))
+        if charges and against.captured:
+            times.baseline_there.extend(self._launches_ns(against, RUNS))
+        times.arriving.extend(self._launches_ns(candidate, RUNS, arrive=True))
+        least_ns = 0 if charges else MIN_ROUGH_NS / self._count
+        if times.times_ahead(least_ns):
+            times.arriving.extend(self._launches_ns(candidate, CONFIRMING, arrive=True))
+        if ahead := times.times_ahead(least_ns):
+            if against.window() > DISTURBED * times.baseline_window:
+                return None
+            raise SubmissionError(
+                Reason.FORBIDDEN,
+                f"{candidate.where}: launches took {ahead:.1f} times as long where their inputs "
+                "arrived just before them, so they had been computed before their turn",
+            )
+        return times.charged_ns(self._count) if charges else 0.0
+
+    def _launches_ns(self, timer: WindowTimer, runs: int, *, arrive: bool = False) -> list[float]:
+        """Return the nanoseconds of a launch in each run that could be clocked, of `runs` at most.
+
+        Each run begins with an empty cache. If the inputs of its launches `arrive`, each finds
+        those of the run before. Those of another launch of this one would not do: a candidate could
+        compute all answers at once, and look each up.
+        """
+        ring, stage = timer.ring, self._stage_for(timer)
+        rows, inputs = _words(stage), _words(ring.inputs)
+        places = ring.inputs.rows_of(torch.arange(self._count, device=inputs.device))
+        found: list[float] = []
+        for _ in range(runs + SPARE):
+            if len(found) >= runs:
+                break
+            earlier = rows.clone()
+            ring.refill(0, self._count)
+            rows.copy_(inputs[places])
+            ring.poison(0, self._count)
+            inputs[places] = earlier if arrive else rows
+            self._empty_cache()
+            clock = self._new_clock(ring.outputs, ring.secret, 0, self._count, timer.marked)
+            with attribute_failure(timer):
+                timer.process.run_prepared(ring.poll, clock)
+                timer.process.require_idle()
+                if timer.checked:
+                    where = f"{timer.where}, {staged_inputs.ARRIVING}"
+                    ring.verify(0, self._count, 1, where)
+            if launch_ns := clock.launch_ns():
+                found.append(launch_ns)
+        return found
+
+    def _stage_for(self, timer: WindowTimer) -> Region:
+        """Return the inputs that a launch of this timer's process copies before it begins."""
+        ring = timer.ring
+        if self._stage is None:
+            stage = staged_inputs.stage_of(self._memory, ring.inputs.layout, self._count)
+            self._stage = self._stages.enter_context(stage)
+            ring.refill(0, self._count)
+            _words(self._stage).copy_(_words(ring.inputs)[: self._count])
+        if id(timer) not in self._staged:
+            self._staged.add(id(timer))
+            timer.process.stage(self._stage, 0)
+        return self._stage
 
 
-def _times_ahead(pairs: Sequence[tuple[float, float]], least_ns: float) -> float:
-    """Return how many times as long the shortest launch takes where inputs arrive.
-
-    It is 0 up to AHEAD times, up to a delay of `least_ns`, and without pairs.
-    """
-    if not pairs:
-        return 0.0
-    there, arriving = (min(times) for times in zip(*pairs, strict=True))
-    far = arriving > AHEAD * there and arriving - there > least_ns
-    return arriving / there if far else 0.0
+def _window_ns(timer: WindowTimer) -> float:
+    """Return the nanoseconds of a launch in the windows that decide the speedup."""
+    return statistics.median_low(timer.own) / timer.launches if timer.own else math.inf
 
 
 def _fits(timer: WindowTimer, count: int) -> bool:
@@ -123,7 +265,7 @@ def _fits(timer: WindowTimer, count: int) -> bool:
 
     Their time is the one that decides the speedup, which a candidate cannot make longer for this.
     """
-    run_ns = statistics.median_low(timer.own) * count / timer.launches if timer.own else math.inf
+    run_ns = _window_ns(timer) * count
     run_bytes = count * timer.ring.inputs.layout.stride
     few = count >= MIN_LAUNCHES and run_bytes <= MAX_FEW_BYTES
     return timer.gpu_clocked and few and run_ns <= MAX_ROUGH_NS
@@ -132,46 +274,6 @@ def _fits(timer: WindowTimer, count: int) -> bool:
 def beyond_free(delay_ns: float, launch_ns: float, launches: int) -> float:
     """Return the delay of each of so many launches of a run, or 0 where it is free."""
     return delay_ns if delay_ns > FREE_SHARE * launch_ns + FREE_NS / launches else 0.0
-
-
-def _launches_ns(
-    timer: WindowTimer,
-    stage: Region,
-    new_clock: Callable[[Region, int, int, int], GpuClock],
-    empty_cache: Callable[[], object],
-) -> Iterator[tuple[float | None, float | None]]:
-    """Yield the nanoseconds of a launch whose inputs were there, and of one whose arrived.
-
-    Each pair of runs gives both, and None for a run that could not be clocked.
-
-    The `stage` holds the inputs that arrive. Before, each launch finds those of the last pair.
-    Those of another launch of this one would not do: a candidate could compute all answers at once,
-    and look each up.
-    """
-    rows = _words(stage)
-    ring, count = timer.ring, len(rows)
-    where = f"{timer.where}, {staged_inputs.ARRIVING}"
-    inputs = _words(ring.inputs)
-    places = ring.inputs.rows_of(torch.arange(count, device=inputs.device))
-
-    def launch_ns(found: torch.Tensor) -> float | None:
-        ring.poison(0, count)
-        inputs[places] = found
-        empty_cache()
-        clock = new_clock(ring.outputs, ring.secret, 0, count)
-        timer.process.run_prepared(ring.poll, clock)
-        timer.process.require_idle()
-        ring.verify(0, count, 1, where)
-        return clock.launch_ns()
-
-    ring.refill(0, count)
-    rows.copy_(inputs[places])
-    timer.process.stage(stage, 0)
-    for _ in range(PAIRS):
-        earlier = rows.clone()
-        ring.refill(0, count)
-        rows.copy_(inputs[places])
-        yield launch_ns(rows), launch_ns(earlier)
 
 
 def _words(region: Region) -> torch.Tensor:

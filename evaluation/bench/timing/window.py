@@ -108,7 +108,8 @@ class WindowTimer:
         # On a GPU a baseline that writes is checked too, so that its windows have the same
         # surroundings. On a processor that would take half of the time.
         self.checked = not trusted or (self.gpu_clocked and not discards)
-        self._marked = ring.outputs.layout.specs[0].name if discards else ""
+        self.marked = ring.outputs.layout.specs[0].name if discards else ""
+        """The output that a baseline which discards the others marks."""
         self.seconds = 0.0
         """Seconds spent in windows."""
         self.captured = False
@@ -188,7 +189,7 @@ class WindowTimer:
         """
         self.count, self.launches = min(launches, self.ring.slots), launches
         with attribute_failure(self):
-            self.captured = self.process.capture(0, launches, self._marked)
+            self.captured = self.process.capture(0, launches, self.marked)
         return self.window()
 
     def forget_windows(self) -> None:
@@ -276,7 +277,7 @@ class WindowTimer:
             self.ring.secret,
             first,
             self.launches,
-            self._marked,
+            self.marked,
             observation.moments,
             self.launch_ns * self.launches,
         )

@@ -11,32 +11,39 @@ import pytest
 import torch
 
 from evaluation.bench.anticheat.arriving_inputs import (
-    CHARGED_PAIRS,
+    AHEAD,
+    CONFIRMING,
+    COPY_BYTES_PER_NS,
+    COPY_NS,
+    DISTURBED,
     FREE_NS,
+    FREE_OF_WINDOW,
     FREE_SHARE,
     MAX_FEW_BYTES,
     MAX_ROUGH_NS,
     MIN_CHARGED,
     MIN_LAUNCHES,
     MIN_ROUGH_NS,
-    PAIRS,
+    RUNS,
+    SPARE,
+    ArrivingInputs,
     beyond_free,
-    charged_ns,
 )
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.region import Region
 from evaluation.bench.memory.ring import BufferRing
+from evaluation.bench.timing.estimates import Window
 from evaluation.errors import SubmissionError
 from evaluation.kinds.kernel.load import load_task
 from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.types import Reason, Split
 from tests.evaluation.conftest import OPERATORS
 
-SLOTS, WORK_NS = 40, 5000.0
+SLOTS, WORK_NS, COPIED_NS = 40, 8000.0, 2600.0
 
 
 class Launches:
-    """A process whose launches have right outputs, and take WORK_NS each.
+    """A process whose launches have right outputs, and take WORK_NS each beside the copy.
 
     One whose inputs are those that it had when the run began takes `ahead_ns`.
     """
@@ -44,6 +51,7 @@ class Launches:
     def __init__(self, ring: BufferRing, ahead_ns: float = WORK_NS) -> None:
         self.ring, self.ahead_ns = ring, ahead_ns
         self.launch_ns = 0.0
+        self.limits = SimpleNamespace(ranks=1)
 
     def stage(self, stage: Region, first: int) -> None:
         self.staged, self.first = stage.layout.rows(stage.bytes), first
@@ -59,12 +67,12 @@ class Launches:
             inputs, out = ring.inputs.slot(slot), ring.outputs.slot(slot)["out"]
             out.copy_(inputs["x"] * inputs["weight"] + ring.workload.values["shift"])
             known = torch.equal(row, begun[slot - self.first])
-            times.append(self.ahead_ns if known else WORK_NS)
+            times.append(COPIED_NS + (self.ahead_ns if known else WORK_NS))
         self.launch_ns = statistics.mean(times)
         observe()
 
 
-def new_clock(process: Launches) -> Any:
+def clock_of(process: Launches) -> Any:
     """Return what makes the clock of a run of this process."""
     return lambda *given: SimpleNamespace(launch_ns=lambda: process.launch_ns)
 
@@ -77,13 +85,46 @@ def ring() -> Iterator[BufferRing]:
         yield ring
 
 
-def timer_of(process: Launches) -> Any:
-    given: Any = SimpleNamespace(
-        process=process, ring=process.ring, launches=SLOTS, captured=True, where="here"
+def timer_of(process: Launches, window_ns: float | None = None) -> Any:
+    """Return a timer of a process, whose windows have launches of `window_ns`."""
+    window_ns = process.ahead_ns if window_ns is None else window_ns
+    return SimpleNamespace(
+        process=process,
+        ring=process.ring,
+        launches=SLOTS,
+        captured=True,
+        where="here",
+        trusted=False,
+        marked="",
+        checked=True,
+        gpu_clocked=True,
+        own=[window_ns * SLOTS],
+        window=lambda: window_ns,
+        timed=lambda: Window(window_ns, disturbed=False),
     )
-    given.launch_ns, given.gpu_clocked = process.ahead_ns, True
-    given.own = [process.ahead_ns * SLOTS]
-    return given
+
+
+def charged_of(process: Launches, baseline: Any = None, **given: Any) -> float | None:
+    """Return what is charged to a process whose timer has these values."""
+    timer = timer_of(process)
+    vars(timer).update(given)
+    against = baseline or uncaptured_baseline(process.ring)
+    return charged_beside(timer, against, clock_of(process))
+
+
+def charged_beside(timer: Any, against: Any, new_clock: Any, windows: int = 0) -> float | None:
+    """Return what is charged after so many windows."""
+    with ArrivingInputs(timer, against, HostMemory(), windows, new_clock, lambda: None) as arriving:
+        for _ in range(windows):
+            assert arriving.timed() == timer.timed()
+        return arriving.charged_ns()
+
+
+def uncaptured_baseline(ring: BufferRing) -> Any:
+    """Return the timer of a baseline that tells nothing of copies."""
+    timer = timer_of(Launches(ring))
+    timer.captured = False
+    return timer
 
 
 @pytest.mark.parametrize(
@@ -105,89 +146,168 @@ def test_beyond_free_is_the_whole_delay_of_a_launch_that_chance_does_not_explain
     assert beyond_free(delay_ns, launch_ns, launches) == charged
 
 
-@pytest.mark.parametrize("saved", [0, 500, 1500])
+@pytest.mark.parametrize("saved", [0, 500, 3500])
 def test_launches_computed_ahead_are_charged_for_what_they_save(
     ring: BufferRing, saved: float
 ) -> None:
-    timer = timer_of(process := Launches(ring, ahead_ns=WORK_NS - saved))
-
-    charged = charged_ns(timer, HostMemory(), new_clock(process), empty_cache=lambda: None)
-
+    charged = charged_of(Launches(ring, ahead_ns=WORK_NS - saved))
     assert charged == (saved if saved > 500 else 0), "of 40 launches 500 ns each are free"
 
 
 def test_launches_that_take_far_longer_where_inputs_arrive_are_refused(ring: BufferRing) -> None:
-    timer = timer_of(process := Launches(ring, ahead_ns=WORK_NS / 2))
-    with pytest.raises(SubmissionError, match=r"2\.0 times as long where their inputs") as caught:
-        charged_ns(timer, HostMemory(), new_clock(process), empty_cache=lambda: None)
+    with pytest.raises(SubmissionError, match=r"1\.7 times as long where their inputs") as caught:
+        charged_of(Launches(ring, ahead_ns=WORK_NS / 2 - 500))
     assert caught.value.reason is Reason.FORBIDDEN
 
 
-SAME, LATE = (WORK_NS, WORK_NS), (WORK_NS, 3 * WORK_NS)
-HIDDEN, BLURRED = (4 * WORK_NS, 3 * WORK_NS), (WORK_NS, None)
-HONEST = (3 * WORK_NS, 3 * WORK_NS)
-"""A pair in which a kernel that may compute ahead does not, or other work lengthens both runs."""
+Run = float | None
+SAME, LATE = WORK_NS, 3 * WORK_NS
 
 
-def charged_for(ring: BufferRing, pairs: Sequence[tuple[float, float | None]]) -> float:
-    """Return what is charged where pairs of runs have launches of these times."""
-    times = iter([each for pair in pairs for each in pair])
+def charged_for(
+    ring: BufferRing,
+    there: Sequence[Run],
+    arriving: Sequence[Run],
+    *,
+    copied: Sequence[Run] = (),
+    window_ns: float = WORK_NS,
+    later_ns: float = WORK_NS,
+) -> float | None:
+    """Return what is charged where runs have launches of these times.
+
+    The baseline's take WORK_NS in its windows, `later_ns` in the last one, and `copied` with copies
+    before them. Each run that was expected must have been clocked.
+    """
+    times = iter([*there, *copied, *arriving])
 
     def clock(*given: object) -> Any:
         return SimpleNamespace(launch_ns=lambda: next(times))
 
-    timer = timer_of(Launches(ring))
-    return charged_ns(timer, HostMemory(), clock, empty_cache=lambda: None)
+    against = timer_of(Launches(ring)) if copied else uncaptured_baseline(ring)
+    against.window = lambda: later_ns
+    timer = timer_of(Launches(ring), window_ns)
+    charged = charged_beside(timer, against, clock)
+    assert next(times, None) is None, "all of these runs are clocked"
+    return charged
 
 
-@pytest.mark.parametrize("other", [HONEST, HIDDEN, BLURRED])
-@pytest.mark.parametrize("place", range(PAIRS))
-def test_one_pair_hides_no_launches_that_were_computed_ahead(
-    ring: BufferRing, place: int, other: tuple[float, float | None]
-) -> None:
-    pairs = [LATE] * PAIRS
-    pairs[place] = other
-    with pytest.raises(SubmissionError, match=r"3\.0 times as long where their inputs"):
-        charged_for(ring, pairs)
-
-
-@pytest.mark.parametrize("place", range(1, CHARGED_PAIRS))
-def test_launches_ahead_in_only_some_runs_are_refused_by_the_shortest(
+@pytest.mark.parametrize("place", range(RUNS))
+def test_one_slow_run_hides_no_launches_that_were_computed_ahead(
     ring: BufferRing, place: int
 ) -> None:
-    pairs = [HONEST] * PAIRS
-    pairs[0] = pairs[place] = LATE
+    there = [SAME] * RUNS
+    there[place] = 4 * WORK_NS
     with pytest.raises(SubmissionError, match=r"3\.0 times as long where their inputs"):
-        charged_for(ring, pairs)
+        charged_for(ring, there, [LATE] * (RUNS + CONFIRMING))
 
 
-def test_other_work_from_the_middle_of_a_pair_on_refuses_no_kernel(ring: BufferRing) -> None:
-    assert charged_for(ring, [LATE] + [HONEST] * (PAIRS - 1)) == 0
+@pytest.mark.parametrize("place", range(RUNS))
+def test_run_that_could_not_be_clocked_is_repeated(ring: BufferRing, place: int) -> None:
+    there: list[Run] = [SAME] * RUNS
+    there.insert(place, None)
+    with pytest.raises(SubmissionError, match=r"3\.0 times as long where their inputs"):
+        charged_for(ring, there, [LATE] * (RUNS + CONFIRMING))
 
 
+def test_other_work_that_begins_before_inputs_arrive_refuses_no_kernel(ring: BufferRing) -> None:
+    late = [LATE] * (RUNS + CONFIRMING)
+    disturbed = (DISTURBED + 0.01) * WORK_NS
+    assert charged_for(ring, [SAME] * RUNS, late, later_ns=disturbed) is None
+
+
+@pytest.mark.parametrize("place", range(RUNS + CONFIRMING))
 def test_one_short_run_where_inputs_arrive_shows_that_others_were_disturbed(
+    ring: BufferRing, place: int
+) -> None:
+    arriving = [LATE] * (RUNS + CONFIRMING)
+    arriving[place] = SAME
+    runs = RUNS if place < RUNS else RUNS + CONFIRMING
+    assert charged_for(ring, [SAME] * RUNS, arriving[:runs]) == 0
+
+
+def test_single_run_that_could_be_clocked_charges_and_does_not_refuse(ring: BufferRing) -> None:
+    there = [SAME] + [None] * (RUNS + SPARE - 1)
+    assert charged_for(ring, there, [LATE] * RUNS) == 2 * WORK_NS
+
+
+def test_runs_of_which_none_could_be_clocked_charge_nothing(ring: BufferRing) -> None:
+    assert charged_for(ring, [None] * (RUNS + SPARE), [LATE] * RUNS) == 0
+
+
+COPIED = WORK_NS + COPIED_NS
+"""A launch of the baseline, and of an honest kernel as fast, with the copy before it."""
+
+
+def copy_of(ring: BufferRing, added_ns: float = COPIED_NS) -> float:
+    """Return what the copy before a launch may add to it, where it adds so much to a baseline's."""
+    return max(added_ns, COPY_NS + ring.inputs.layout.stride / COPY_BYTES_PER_NS)
+
+
+def test_launches_slow_in_all_runs_with_copies_are_refused_by_their_windows(
     ring: BufferRing,
 ) -> None:
-    assert charged_for(ring, [LATE] * (PAIRS - 1) + [SAME]) == 2 * WORK_NS
+    runs = [COPIED] * RUNS
+    with pytest.raises(SubmissionError, match=r"2\.0 times as long where their inputs"):
+        charged_for(ring, runs, runs + [COPIED] * CONFIRMING, copied=runs, window_ns=WORK_NS / 2)
 
 
-@pytest.mark.parametrize("late", range(CHARGED_PAIRS))
-def test_launches_that_take_far_longer_in_fewer_pairs_are_charged_by_their_median(
-    ring: BufferRing, late: int
+@pytest.mark.parametrize("added_ns", [-3000.0, COPIED_NS, 3000.0])
+def test_launches_slow_in_all_runs_with_copies_are_charged_by_their_windows(
+    ring: BufferRing, added_ns: float
 ) -> None:
-    pairs = [LATE] * late + [SAME] * (CHARGED_PAIRS - late)
-    assert charged_for(ring, pairs) == [0, 0, 2 * WORK_NS][late]
+    """A baseline that waits for memory is faster after a copy, which leaves inputs in the cache."""
+    saved = 2000.0
+    launch_ns = WORK_NS - saved
+    runs, copied = [COPIED] * RUNS, [WORK_NS + added_ns] * RUNS
+    delay = COPIED - launch_ns - copy_of(ring, added_ns)
+    assert delay < (AHEAD - 1) * launch_ns
+    charged = charged_for(ring, runs, runs, copied=copied, window_ns=launch_ns)
+    assert charged == pytest.approx(delay - FREE_OF_WINDOW * launch_ns) and charged > 0
 
 
-def test_kernel_that_cannot_be_refused_any_more_is_charged_by_the_pairs_so_far(
+@pytest.mark.parametrize("share", [0, 0.04])
+def test_launches_as_long_as_their_windows_and_the_copies_are_not_charged(
+    ring: BufferRing, share: float
+) -> None:
+    runs = [COPIED] * RUNS
+    assert copy_of(ring) == COPIED_NS
+    assert charged_for(ring, runs, runs, copied=runs, window_ns=(1 - share) * WORK_NS) == 0
+
+
+def test_runs_whose_inputs_were_there_come_at_secret_moments_among_windows(
     ring: BufferRing,
 ) -> None:
-    assert charged_for(ring, [SAME] * CHARGED_PAIRS) == 0, "no further run is clocked"
+    windows, begun = 4, []
 
+    class Noted(Launches):
+        def run_prepared(self, observe: Callable[[], None], sampler: object) -> None:
+            super().run_prepared(observe, sampler)
+            begun.append((timed[0], self.launch_ns))
 
-def test_only_pair_that_could_be_clocked_charges_and_does_not_refuse(ring: BufferRing) -> None:
-    charged = charged_for(ring, [LATE] + [BLURRED] * (PAIRS - 1))
-    assert charged == 2 * WORK_NS, "one disturbed run would fail an honest kernel"
+    seen = set()
+    for _ in range(40):
+        timed = [0]
+        process = Noted(ring, ahead_ns=WORK_NS - 3500)
+        timer = timer_of(process)
+
+        def count(timed: list[int] = timed) -> Window:
+            timed[0] += 1
+            return Window(WORK_NS, disturbed=False)
+
+        begun.clear()
+        vars(timer).update(timed=count)
+        against = uncaptured_baseline(ring)
+        with ArrivingInputs(
+            timer, against, HostMemory(), windows, clock_of(process), lambda: None
+        ) as arriving:
+            for _ in range(windows):
+                arriving.timed()
+            arriving.charged_ns()
+        there, arrived = begun[:RUNS], begun[RUNS:]
+        assert [number for number, _ in arrived] == [windows] * RUNS
+        assert all(ns < min(ns for _, ns in arrived) for _, ns in there)
+        seen.update(number for number, _ in there)
+    assert seen == set(range(windows + 1))
 
 
 UNCAPTURED, FEW = {"captured": False}, {"launches": MIN_CHARGED - 1}
@@ -197,15 +317,11 @@ UNCAPTURED, FEW = {"captured": False}, {"launches": MIN_CHARGED - 1}
 def test_launches_that_are_not_captured_or_few_are_refused_and_not_charged(
     ring: BufferRing, given: dict[str, Any]
 ) -> None:
-    def charged(ahead_ns: float) -> float:
-        timer = timer_of(process := Launches(ring, ahead_ns))
-        vars(timer).update(given)
-        return charged_ns(timer, HostMemory(), new_clock(process), empty_cache=lambda: None)
-
-    assert MIN_CHARGED * WORK_NS / 2 > MIN_ROUGH_NS, "what half of the work takes is enough"
-    assert charged(WORK_NS * 0.7) == 0
-    with pytest.raises(SubmissionError, match=r"2\.0 times as long where their inputs") as caught:
-        charged(WORK_NS / 2)
+    ahead_ns = WORK_NS / 2 - 500
+    assert MIN_CHARGED * (WORK_NS - ahead_ns) > MIN_ROUGH_NS
+    assert charged_of(Launches(ring, WORK_NS * 0.7), **given) == 0
+    with pytest.raises(SubmissionError, match=r"1\.7 times as long where their inputs") as caught:
+        charged_of(Launches(ring, ahead_ns), **given)
     assert caught.value.reason is Reason.FORBIDDEN
 
 
@@ -222,27 +338,42 @@ def test_launches_that_are_not_captured_or_few_are_refused_and_not_charged(
 def test_launches_whose_runs_tell_nothing_are_not_timed(
     ring: BufferRing, given: dict[str, Any]
 ) -> None:
-    timer = timer_of(Launches(ring, ahead_ns=WORK_NS / 5))
-    vars(timer).update({**UNCAPTURED, **given})
-    del timer.process
+    process = Launches(ring, ahead_ns=WORK_NS / 5)
 
-    assert charged_ns(timer, HostMemory()) == 0
+    def no_run(*given: object) -> None:
+        pytest.fail("a run was launched")
+
+    process.run_prepared = no_run  # type: ignore[method-assign]
+    assert charged_of(process, **{**UNCAPTURED, **given}) == 0
     assert ring.inputs.layout.stride * MIN_LAUNCHES < MAX_FEW_BYTES
 
 
 def test_short_delay_of_a_few_launches_is_not_refused(ring: BufferRing) -> None:
-    timer = timer_of(process := Launches(ring, ahead_ns=WORK_NS / 2))
-    timer.launches = MIN_LAUNCHES
     assert MIN_LAUNCHES * WORK_NS < MIN_ROUGH_NS
-    assert charged_ns(timer, HostMemory(), new_clock(process), empty_cache=lambda: None) == 0
+    assert charged_of(Launches(ring, ahead_ns=WORK_NS / 8), launches=MIN_LAUNCHES) == 0
 
 
-def test_wrong_outputs_of_launches_whose_inputs_arrive_are_rejected(ring: BufferRing) -> None:
+@pytest.mark.parametrize("arrive", [False, True], ids=["there", "arriving"])
+def test_wrong_outputs_of_a_run_are_rejected(ring: BufferRing, arrive: bool) -> None:
     class Stale(Launches):
         def run_prepared(self, observe: Callable[[], None], sampler: object) -> None:
+            rows = [ring.inputs.row(number) for number in range(len(self.staged))]
+            if any(map(torch.equal, rows, self.staged)) is arrive:
+                super().run_prepared(observe, sampler)
             observe()
 
-    timer = timer_of(process := Stale(ring))
     with pytest.raises(SubmissionError, match="inputs that arrive just before") as caught:
-        charged_ns(timer, HostMemory(), new_clock(process), empty_cache=lambda: None)
+        charged_of(Stale(ring))
     assert caught.value.reason is Reason.STALE_OUTPUT
+
+
+def test_outputs_of_a_baseline_that_discards_them_are_not_checked(ring: BufferRing) -> None:
+    class Discards(Launches):
+        def run_prepared(self, observe: Callable[[], None], sampler: object) -> None:
+            self.launch_ns = COPIED
+            observe()
+
+    baseline = timer_of(Discards(ring))
+    baseline.checked = False
+    assert charged_of(process := Launches(ring), baseline) == 0
+    assert process.launch_ns == COPIED

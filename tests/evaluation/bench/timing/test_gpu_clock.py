@@ -299,7 +299,7 @@ def test_clock_of_a_real_process_agrees_with_its_verdict(
 ) -> None:
     monkeypatch.setattr(turns, "WindowTimer", GpuClockedTimer)
     # It empties a GPU's cache.
-    monkeypatch.setattr(arriving_inputs, "charged_ns", lambda *given: 0.0)
+    monkeypatch.setattr(arriving_inputs.ArrivingInputs, "charged_ns", lambda self: 0.0)
     observed = GpuClockedTimer.observed
     for _ in range(3):  # a busy machine interrupts the judge's sampling
         observed.clear()
