@@ -64,6 +64,15 @@ def max_total_seconds(seconds: float) -> float:
     return min(TOTAL_TO_REPLY_TIME * seconds, MAX_TOTAL_SECONDS)
 
 
+def run_delays(limits: ProcessLimits, pids: Sequence[int]) -> dict[int, int]:
+    """Return the waits of threads for a core (see `procfs`); none where no core is timed.
+
+    A process that uses a GPU has a dozen threads, of which each request would read twice.
+    """
+    untimed = limits.kind == GPU or limits.task_code
+    return {} if untimed else procfs.run_delays(pids)
+
+
 def no_sampling(replied: Callable[[], bool]) -> None:
     """Observe nothing."""
 
@@ -92,7 +101,10 @@ class ProcessHandle:
         self._shared_bytes = 0
         self._replies_seconds = 0.0
         self.waited_ns = 0
-        """Longest wait for a core of one of its threads, or of the judge's, in the last request."""
+        """Longest wait for a core of one of its threads, or of the judge's, in the last request.
+
+        It is 0 where no core is timed.
+        """
         self._prepared: tuple[int, int] | None = None
         """First slot and number of the launches that are prepared."""
         self._ended = False
@@ -350,7 +362,7 @@ class ProcessHandle:
         self.check_suspended()
         for meter in self._gpu_memory:
             meter.begin()
-        waited = procfs.run_delays(self._freezer.pids)
+        waited = run_delays(self.limits, self._freezer.pids)
         try:
             self._clock.start()
             send()
@@ -370,7 +382,7 @@ class ProcessHandle:
             raise SubmissionError(Reason.TIMEOUT, message) from None
         except ChannelError as error:
             raise self._protocol_error(f"broke the protocol: {error}") from None
-        delays = procfs.run_delays(self._freezer.pids).items()
+        delays = run_delays(self.limits, self._freezer.pids).items()
         self._wait_suspended()
         self.waited_ns = max((ns - waited.get(thread, 0) for thread, ns in delays), default=0)
         elapsed += max(0, self._freezer.ns_until_stop(cpu_times) - FREE_STOP_NS)

@@ -19,7 +19,7 @@ from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.layout import Layout, TensorSpec
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.freezer import Freezer
-from evaluation.bench.process.handle import ProcessHandle
+from evaluation.bench.process.handle import ProcessHandle, run_delays
 from evaluation.bench.process.limits import ProcessLimits
 from evaluation.bench.timing.clock import WindowClock
 from evaluation.code.building import triton_cache
@@ -41,6 +41,17 @@ def limits(tmp_path: Path) -> ProcessLimits:
     return ProcessLimits(
         folder=tmp_path, scratch=tmp_path, memory_bytes=4 * GIB, seconds=30, threads=1, kind="gpu"
     )
+
+
+@pytest.mark.parametrize(
+    ("changed", "read"),
+    [({"kind": "cpu"}, True), ({"kind": "gpu"}, False), ({"task_code": True}, False)],
+)
+def test_waits_for_a_core_are_read_where_cores_are_timed(
+    limits: ProcessLimits, changed: dict[str, Any], read: bool
+) -> None:
+    found = run_delays(dataclasses.replace(limits, **changed), [os.getpid()])
+    assert (os.getpid() in found) is (read and os.getpid() in procfs.run_delays([os.getpid()]))
 
 
 class Device:
