@@ -1,7 +1,8 @@
 """A queue of verdicts over all devices of a kind: one process judges for each, others build ahead.
 
 A process that judges is started anew after it ended, was over the time of a verdict, or reported
-a failure of its own. Requests are judged in order, as far as they are built.
+a failure of its own. Requests are judged in order, as far as they are built; among the NEAR first,
+those like the one before come first, whose processes and compiled code are used again.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ MAX_VERDICTS = 100
 CORES_OF_BUILD = 1.5
 """Cores of a build: a C++ and a CUDA file beside each other, the latter longer."""
 LOCK_POLL_SECONDS = 1.0
+NEAR = 16
+"""Places by which a request may be judged earlier than in order."""
 
 
 @dataclass
@@ -61,6 +64,8 @@ class VerdictQueue(Generic[R]):
     limit_seconds: float
     compiles: Callable[[R], bool] = lambda request: True
     """Whether a build takes long. Others do not wait for those that do."""
+    subject: Callable[[R], object] = id
+    """What a request is about. One that is about the same as the one before takes less time."""
     end: float = float("inf")
     """Time of `time.monotonic` at which judging stops; what is at work then is not recorded."""
     _waiting: dict[bool, deque[tuple[int, R]]] = field(
@@ -117,12 +122,18 @@ class VerdictQueue(Generic[R]):
                     self._built[number] = request
                 self._changed.notify_all()
 
-    def _next(self) -> R | None:
-        """Return the first request that is built, once there is one; None where all are done."""
+    def _next(self, before: object) -> R | None:
+        """Return the first request that is built, once there is one; None where all are done.
+
+        One of the next places that is about the subject of the one `before` comes first.
+        """
         with self._changed:
             while self._time_left() > 0:
                 if self._built:
-                    return self._built.pop(min(self._built))
+                    first = min(self._built)
+                    near = sorted(n for n in self._built if n < first + NEAR)
+                    like = (n for n in near if self.subject(self._built[n]) == before)
+                    return self._built.pop(next(like, first))
                 if not (any(self._waiting.values()) or self._building):
                     return None
                 self._changed.wait(min(self._time_left(), 1e6))
@@ -158,9 +169,11 @@ class VerdictQueue(Generic[R]):
 
     def _judge_with(self, process: JudgeProcess) -> bool:
         """Judge with one process; return whether another one is needed."""
+        before: object = None
         for _ in range(MAX_VERDICTS):
-            if (request := self._next()) is None:
+            if (request := self._next(before)) is None:
                 return False
+            before = self.subject(request)
             seconds = min(self.limit_seconds, self._time_left())
             result = process.ask(self.encode(request), seconds)
             if result is not None:

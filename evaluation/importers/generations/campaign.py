@@ -144,6 +144,7 @@ class Campaign:
             lost=_lost,
             limit_seconds=self.limit_seconds,
             compiles=_compiles,
+            subject=lambda each: (each.generations[0].suite, each.task),
             end=end,
         ).run(work)
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +124,29 @@ def test_request_that_is_built_is_judged_while_an_earlier_one_builds(
     run.run(["slow", "quick"])
 
     assert list(recorded.results) == ["quick", "slow"]
+
+
+def test_requests_about_one_subject_follow_each_other_within_few_places(device: Device) -> None:
+    recorded, all_built = Recorded(), threading.Event()
+    names = ["a1", "b1", "a2", *(f"c{n}" for n in range(verdict_queue.NEAR)), "a3", "b2"]
+    run = queue([device], recorded, lambda name: None)
+    run.compiles = lambda name: False  # one thread builds, in order
+    run.subject = lambda name: name[0]
+    encode = run.encode
+    run.build = lambda name: all_built.set() if name == names[-1] else None
+
+    def encoded(name: str) -> Mapping[str, Any]:
+        assert all_built.wait(DEADLINE_SECONDS)
+        return encode(name)
+
+    run.encode = encoded
+
+    run.run(names)
+
+    judged = list(recorded.results)
+    assert sorted(judged) == sorted(names)
+    assert judged[:3] == ["a1", "a2", "b1"], "a3 is too far away"
+    assert judged.index("a3") > judged.index("c0")
 
 
 def test_device_whose_processes_never_start_is_given_up(
