@@ -156,10 +156,10 @@ class ArrivingInputs(AbstractContextManager["ArrivingInputs"]):
         affordable = max(MIN_LAUNCHES, MAX_BYTES // layout.stride)
         self._count = min(candidate.launches, slots, affordable)
         # Each rank would need a stage of its own.
-        self._tells = candidate.process.limits.ranks == 1 and bool(
+        self._observable = candidate.process.limits.ranks == 1 and bool(
             observable_outputs(candidate.ring.outputs.layout)
         )
-        self._charges = self._tells and candidate.captured and self._count >= MIN_CHARGED
+        self._charges = self._observable and candidate.captured and self._count >= MIN_CHARGED
         self._due = sorted(secrets.randbelow(windows + 1) for _ in range(RUNS))
         self._windows = 0
         self._there: list[float] = []
@@ -189,7 +189,7 @@ class ArrivingInputs(AbstractContextManager["ArrivingInputs"]):
         Raises: SubmissionError, also where the launches were computed before their inputs arrived.
         """
         candidate, against, charges = self._candidate, self._against, self._charges
-        if not (charges or (self._tells and _fits(candidate, self._count))):
+        if not (charges or (self._observable and _fits(candidate, self._count))):
             return 0.0
         stride = candidate.ring.inputs.layout.stride
         times = LaunchTimes(stride, _window_ns(candidate), _window_ns(against), self._there)
