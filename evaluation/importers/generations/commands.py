@@ -206,12 +206,16 @@ def show_bindings(campaign: Campaign, as_json: bool) -> int:
         if reason:
             reasons[reason] += 1
     total = sum((binds for binds in models.values()), Counter())
+    sources = {(each.suite, each.level, each.problem, each.sha256): why for each, why in found}
+    different = Counter(sources.values())
     if as_json:
-        print(json.dumps(_as_json(models, reasons, total), indent=1))
+        print(json.dumps(_as_json(models, reasons, total, different), indent=1))
         return 0
     rows = [("collection", "model", "generations", "can be judged", "share")]
     rows += [(*key, *_counts(binds)) for key, binds in models.items()]
     rows.append(("all", "", *_counts(total)))
+    judgeable = Counter(not why for why in different.elements())
+    rows.append(("different sources", "", *_counts(judgeable)))
     print(table(rows, right_from=2))
     print()
     counted = reasons.most_common()
@@ -224,7 +228,10 @@ def _counts(binds: Counter[bool]) -> tuple[str, str, str]:
 
 
 def _as_json(
-    models: dict[tuple[str, str], Counter[bool]], reasons: Counter[str], total: Counter[bool]
+    models: dict[tuple[str, str], Counter[bool]],
+    reasons: Counter[str],
+    total: Counter[bool],
+    different: Counter[str],
 ) -> dict[str, Any]:
     rows = [
         {
@@ -236,4 +243,13 @@ def _as_json(
         for (collection, model), binds in models.items()
     ]
     counts = {"generations": total.total(), "judgeable": total[True]}
-    return {**counts, "models": rows, "reasons": dict(reasons.most_common())}
+    return {
+        **counts,
+        "models": rows,
+        "reasons": dict(reasons.most_common()),
+        "different": {
+            "sources": different.total(),
+            "judgeable": different.pop("", 0),
+            "reasons": dict(different.most_common()),
+        },
+    }

@@ -81,6 +81,8 @@ def test_dry_run_counts_what_can_be_judged(
         "__init__ takes other arguments": 1,
         "UNSUPPORTED": 1,
     }
+    assert (counts["different"]["sources"], counts["different"]["judgeable"]) == (6, 2)
+    assert counts["different"]["reasons"] == counts["reasons"]
     assert not (tmp_path / "none").exists()
 
 
