@@ -55,6 +55,11 @@ class Comparison:
     not_comparable: str
 
     @property
+    def rows(self) -> list[tuple[str, list[tuple[Column, Cell]]]]:
+        """The name of each case, and its cells with their columns."""
+        return [(name, list(zip(self.columns, cells, strict=True))) for name, cells in self.cases]
+
+    @property
     def summary(self) -> str:
         """One sentence on two runs; empty for more, or without shared cases."""
         if len(self.columns) != 2 or not (over := self.columns[1].over):

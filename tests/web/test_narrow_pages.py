@@ -9,6 +9,7 @@ import pytest
 from arena.catalog import services as catalog
 from arena.catalog.models import Agent, Hardware, Operator
 from arena.runs import services
+from arena.runs.models import Run
 from tests.arena import production, published
 from tests.web.conftest import DESK, PHONE
 from tests.web.world import DEVICE, LEASE
@@ -72,6 +73,7 @@ def test_line_of_closed_filters_names_those_in_force(open_page, served_world):
 def test_lists_of_runs_and_boards_fit_a_tablet(open_page, served_world, in_thread):
     served_world.passed(TASK, "tuner", 2.1, rounds=2)
     run = served_world.start(TASK, "tuner")
+    in_thread(Run.objects.exclude(pk=run.pk)).update(noisy=True, judge_version=1)
     reason = "processor busy 100 % of the time: inconclusive, other work disturbed 28 of 30"
     in_thread(services).finish_run(run.pk, LEASE, "broken", reason, "arena")
     for path in ("/", "/runs/", "/agents/", "/leaderboard/?task_set=all"):
@@ -177,6 +179,15 @@ def test_offered_runs_show_their_speedup_below_a_long_name_on_a_phone(
     assert page.evaluate(SCROLLED) == []
     offered = page.locator("tr", has_text="An-agent").last.inner_text()
     assert "2.10×" in offered
+
+
+@pytest.mark.parametrize("viewport", [SMALL_TABLET, PHONE], ids=["tablet", "phone"])
+def test_compared_runs_and_their_cases_fit_the_width(open_page, served_world, viewport):
+    runs = [served_world.passed(TASK, agent, 2.1, rounds=1) for agent in ("tuner", "cautious")]
+    page = open_page("/compare/?" + "&".join(f"run={run.pk}" for run in runs), viewport)
+    assert page.evaluate(SCROLLED) == []
+    row = page.get_by_label("Table: cases").locator("tbody tr").first
+    assert viewport == SMALL_TABLET or "Tuner" in row.evaluate(NAMES)
 
 
 def test_ticks_of_the_curve_can_be_read_on_a_phone(open_page, served_world):
