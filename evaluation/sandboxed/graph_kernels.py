@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import functools
 import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -16,6 +17,7 @@ from evaluation.types import Reason
 
 _KERNEL, _SUCCESS = 0, 0
 MAX_NODES = 1 << 16
+_loaded = functools.cache(ctypes.CDLL)  # loading anew for each of a thousand launches takes 40 ms
 _LIBRARY = re.compile(
     r"(?:volta|turing|ampere|hopper|sm\d+)_\w*(?:gemm|gemv|xmma|conv)|nvjet_|cudnn_|cublas|_Z"
 )
@@ -41,7 +43,7 @@ class _KernelNode(ctypes.Structure):
 def kernel_names(graph: ctypes.c_void_p) -> set[str]:
     """Return the names of a graph's kernels; none where the driver is older than CUDA 12.3."""
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
+        driver = _loaded("libcuda.so.1")
         node_type, node_parameters = driver.cuGraphNodeGetType, driver.cuGraphKernelNodeGetParams_v2
         namers = driver.cuFuncGetName, driver.cuKernelGetName
     except (OSError, AttributeError):

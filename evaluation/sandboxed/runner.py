@@ -113,11 +113,9 @@ class KernelRunner(RequestHandler):
         for data in request["regions"]:
             layout = Layout.from_json(data)
             region = self.open_region(data, layout.size, descriptors)
-            if not self.inputs:
-                rows = layout.rows(region)
-                self.inputs = [rows[layout.row_of(slot)] for slot in range(layout.slots)]
-            while len(slots) < layout.slots:
-                slots.append(dict(request["values"]))
+            rows = layout.rows(region).unbind()
+            self.inputs = self.inputs or [rows[row] for row in layout.order]
+            slots += (dict(request["values"]) for _ in range(layout.slots - len(slots)))
             columns = layout.columns(region)
             for spec in layout.specs:
                 tensors = columns[spec.name].view(layout.slots, *spec.shape).unbind()
