@@ -63,6 +63,8 @@ class Language(ABC):
     """True where another machine with the same compilers can use the artefact: it is libraries."""
     kinds: tuple[str, ...] = ("gpu",)
     """The device kinds that it runs on (see `evaluation.device_kind`), best first."""
+    own_kernels: bool = False
+    """True where a launch may run kernels of its source alone; a captured graph names them."""
     optional: bool = False
     """True where it needs a package that the judge lacks. Every operator has a track to it."""
 

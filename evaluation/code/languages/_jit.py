@@ -33,6 +33,7 @@ class JitLanguage(Language):
 
     suffix = ".py"
     loader = "host_function"
+    own_kernels = True
     optional = True
     package: str
     """The distribution that has the compiler."""

@@ -128,6 +128,7 @@ class Triton(Language):
     loader = "triton"
     kinds = ("gpu", "cpu")
     compiles_cases = True
+    own_kernels = True
     modules = frozenset({"torch", "triton"})
     """Packages that a source may import, beside harmless ones of Python."""
 

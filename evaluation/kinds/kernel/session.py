@@ -30,8 +30,9 @@ from evaluation.bench.timing.estimates import Blocks
 from evaluation.bench.timing.plan import Plan, plan_for
 from evaluation.bench.timing.window import WindowTimer
 from evaluation.bench.turns import MAX_LAUNCHES, Bench, Entrant, Timers
+from evaluation.code.languages import languages
 from evaluation.device_kind import GPU, candidate_cores
-from evaluation.errors import Broken
+from evaluation.errors import Broken, SubmissionError
 from evaluation.kinds.kernel import control
 from evaluation.kinds.kernel.baselines import cached_times
 from evaluation.kinds.kernel.builds import Build
@@ -41,7 +42,7 @@ from evaluation.tasks.domain import tensor_bytes
 from evaluation.tasks.input_families import families_for
 from evaluation.tasks.operator import TF32, Operator
 from evaluation.tasks.spec import Task
-from evaluation.types import Case, Interval, Measurement, Split
+from evaluation.types import Case, Interval, Measurement, Reason, Split
 
 TF32_LIKE = "bfloat16_tflops"
 """The peak that that of TensorFloat-32 follows from."""
@@ -220,6 +221,7 @@ class MeasurementSession:
             started = time.perf_counter()
             with self.bench(case, plan, ("candidate", baseline)) as (candidate, against):
                 if self.task.kind == GPU:
+                    require_named_kernels(self._builds["candidate"].language, candidate)
                     plan = plan.for_windows(against.launch_ns * against.launches / 1e9)
                 found = self._bench.judged_blocks(candidate, against, plan)
                 if enough := len(found.counted) >= plan.min_blocks:
@@ -393,3 +395,20 @@ def checked_together(workload: Workload) -> int:
     if workload.device.type == "cpu":
         return 1
     return max(1, min(CHECKED_TOGETHER, MAX_CHECKED_BYTES // slot_bytes(workload)))
+
+
+def require_named_kernels(
+    language: str, timer: WindowTimer, nvidia: bool = bool(torch.version.cuda)
+) -> None:
+    """Refuse launches whose kernels nobody names, where they must be those of the source.
+
+    A captured graph names them. AMD's are not named at all.
+    Raises: SubmissionError.
+    """
+    if timer.captured or not nvidia or not languages()[language].own_kernels:
+        return
+    raise SubmissionError(
+        Reason.FORBIDDEN,
+        f"{timer.where}: no CUDA graph can hold a launch, so it may run kernels of a library; let "
+        f"host code not wait for the GPU ({timer.process.refusal[:200]})",
+    )
