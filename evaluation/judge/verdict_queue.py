@@ -42,6 +42,11 @@ MAX_VERDICTS = 100
 CORES_OF_BUILD = 1.5
 """Cores of a build: a C++ and a CUDA file beside each other, the latter longer."""
 LOCK_POLL_SECONDS = 1.0
+LATE_SHARE = 0.75
+"""Share of the time of a verdict after which a successor of a process on a GPU begins to import.
+
+A verdict that takes so long is seldom given in time. A start takes as long as one or two verdicts.
+"""
 NEAR = 16
 """Places by which a request may be judged earlier than in order."""
 
@@ -151,23 +156,23 @@ class VerdictQueue(Generic[R]):
                 print(f"{device.slug} is in use; waiting", file=sys.stderr, flush=True)
                 time.sleep(LOCK_POLL_SECONDS)
             os.sched_setaffinity(0, cores)  # of this thread, and what it starts
-            starts = 0
+            starts, spare = 0, Spare(lambda: JudgeProcess(self.command, device.environment))
+            stack.callback(spare.close)
             while starts < MAX_STARTS and self._time_left() > 0:
-                process = JudgeProcess(self.command, device.environment)
-                with process:
+                with spare.taken() as process:
                     if not process.is_ready(min(START_SECONDS, self._time_left())):
                         starts += 1
                         continue
                     starts = 0
                     try:
-                        if not self._judge_with(process):
+                        if not self._judge_with(process, spare, device.kind):
                             return
                     except Exception:  # the other devices and requests go on
                         traceback.print_exc()
             if starts:
                 print(f"{device.slug}: no process that judges starts", file=sys.stderr, flush=True)
 
-    def _judge_with(self, process: JudgeProcess) -> bool:
+    def _judge_with(self, process: JudgeProcess, spare: Spare, kind: str) -> bool:
         """Judge with one process; return whether another one is needed."""
         before: object = None
         for _ in range(MAX_VERDICTS):
@@ -175,7 +180,11 @@ class VerdictQueue(Generic[R]):
                 return False
             before = self.subject(request)
             seconds = min(self.limit_seconds, self._time_left())
-            result = process.ask(self.encode(request), seconds)
+            late = seconds * LATE_SHARE if kind == GPU else seconds
+            result = process.ask(self.encode(request), late)
+            if result is None and late < seconds and process.alive:
+                spare.start()
+                result = process.reply(seconds - late)
             if result is not None:
                 self.record(request, result)
                 if result.get("verdict") == Verdict.BROKEN:
@@ -183,11 +192,11 @@ class VerdictQueue(Generic[R]):
                 continue
             if self._time_left() <= 0:
                 return False
-            late = process.alive
+            is_late = process.alive
             message = f"over the time limit of {self.limit_seconds:.0f} s"
-            if not late:
+            if not is_late:
                 message = f"the process that judges ended with code {process.wait()}"
-            self.record(request, self.lost(message, late))
+            self.record(request, self.lost(message, is_late))
             return True
         return True
 
@@ -223,6 +232,10 @@ class JudgeProcess:
         with suppress(BrokenPipeError):
             stdin.write(json.dumps(request).encode() + b"\n")
             stdin.flush()
+        return self.reply(seconds)
+
+    def reply(self, seconds: float) -> Result | None:
+        """Return the result of the last request; None where it ended, or takes longer."""
         line = self._line(seconds)
         return None if line is None else json.loads(line)
 
@@ -250,6 +263,29 @@ class JudgeProcess:
             with suppress(BrokenPipeError):
                 assert stream is not None
                 stream.close()
+
+
+class Spare:
+    """The process that judges next, which may be started before it is needed."""
+
+    def __init__(self, make: Callable[[], JudgeProcess]) -> None:
+        self._make = make
+        self._process: JudgeProcess | None = None
+
+    def start(self) -> None:
+        """Start it, unless there is one."""
+        self._process = self._process or self._make()
+
+    def taken(self) -> JudgeProcess:
+        """Return it, or another where it has not been started."""
+        process, self._process = self._process, None
+        return process or self._make()
+
+    def close(self) -> None:
+        """End it."""
+        if self._process:
+            with self._process:
+                self._process = None
 
 
 def serve(judge: Callable[[Mapping[str, Any], ForkServer], Result], kind: str) -> None:

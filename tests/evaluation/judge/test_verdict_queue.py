@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from evaluation.bench.devices import cores
 from evaluation.bench.devices.device import Device
 from evaluation.judge import verdict_queue
 from evaluation.judge.verdict_queue import VerdictQueue
+from evaluation.sandbox import procfs
 
 JUDGE = """
 import json, os, sys, time
@@ -89,6 +91,32 @@ def test_verdict_over_the_time_limit_is_recorded_and_the_next_one_judged(device:
 
     assert recorded.results["hangs"] == {"lost": "over the time limit of 2 s", "late": True}
     assert recorded.results["a"]["verdict"] == "passed"
+
+
+def test_successor_of_a_late_process_starts_before_the_time_is_over(device: Device) -> None:
+    recorded, children = Recorded(), set[int]()
+    run = queue([device], recorded, lambda name: None, seconds=2.0)
+    lost = run.lost
+
+    def note(message: str, late: bool) -> dict[str, Any]:
+        children.update(judges())
+        return lost(message, late)
+
+    run.lost = note
+
+    run.run(["hangs", "a"])
+
+    assert len(children) == 2 and recorded.results["a"]["by"] in children
+    assert not judges(), "all are ended"
+
+
+def judges() -> set[int]:
+    """Return the pids of the processes that judge here."""
+    return {
+        pid
+        for pid in procfs.descendants(os.getpid())
+        if JUDGE in Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    }
 
 
 def test_result_of_a_build_needs_no_device(device: Device) -> None:
