@@ -32,7 +32,7 @@ from evaluation.bench.timing.window import WindowTimer
 from evaluation.bench.turns import MAX_LAUNCHES, Bench, Entrant, Timers
 from evaluation.code.languages import languages
 from evaluation.device_kind import GPU, candidate_cores
-from evaluation.errors import Broken, SubmissionError
+from evaluation.errors import Broken, Unsupported
 from evaluation.kinds.kernel import control
 from evaluation.kinds.kernel.baselines import cached_times
 from evaluation.kinds.kernel.builds import Build
@@ -42,7 +42,7 @@ from evaluation.tasks.domain import tensor_bytes
 from evaluation.tasks.input_families import families_for
 from evaluation.tasks.operator import TF32, Operator
 from evaluation.tasks.spec import Task
-from evaluation.types import Case, Interval, Measurement, Reason, Split
+from evaluation.types import Case, Interval, Measurement, Split
 
 TF32_LIKE = "bfloat16_tflops"
 """The peak that that of TensorFloat-32 follows from."""
@@ -402,13 +402,12 @@ def require_named_kernels(
 ) -> None:
     """Refuse launches whose kernels nobody names, where they must be those of the source.
 
-    A captured graph names them. AMD's are not named at all.
-    Raises: SubmissionError.
+    A captured graph names them. AMD's are not named at all. To wait for the GPU breaks no rule.
+    Raises: Unsupported.
     """
     if timer.captured or not nvidia or not languages()[language].own_kernels:
         return
-    raise SubmissionError(
-        Reason.FORBIDDEN,
-        f"{timer.where}: no CUDA graph can hold a launch, so it may run kernels of a library; let "
-        f"host code not wait for the GPU ({timer.process.refusal[:200]})",
+    raise Unsupported(
+        f"{timer.where}: no CUDA graph can hold a launch, so nothing shows whose kernels it runs; "
+        f"let host code not wait for the GPU ({timer.process.refusal[:200]})"
     )

@@ -1,6 +1,6 @@
 # trick: PyTorch centres rows by signs of arithmetic, in launches that wait for the GPU
 # row: 43 46
-# expect: failed/FORBIDDEN
+# expect: failed/UNSUPPORTED
 @triton.jit
 def decoy(out):
     tl.store(out, 0.0)

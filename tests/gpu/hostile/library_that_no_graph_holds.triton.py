@@ -1,7 +1,7 @@
 # trick: a library's product in launches that wait for the GPU, so that no graph names their kernels
 # row: 42 46
 # operator: product
-# expect: failed/FORBIDDEN
+# expect: failed/UNSUPPORTED
 # triage: library-wrapper
 @triton.jit
 def decoy(out):

@@ -22,7 +22,7 @@ def test_launch_that_no_graph_holds_is_refused_where_kernels_must_be_its_own(lan
     require_named_kernels(language, timer(captured=True), nvidia=True)
     with pytest.raises(SubmissionError, match=r"case wide: no CUDA graph .*is capturing") as caught:
         require_named_kernels(language, timer(captured=False), nvidia=True)
-    assert caught.value.reason is Reason.FORBIDDEN
+    assert caught.value.reason is Reason.UNSUPPORTED
 
 
 @pytest.mark.parametrize("language", ["cuda", "torch", "hip"])
