@@ -20,7 +20,7 @@ from arena.errors import Invalid
 
 SETTINGS = "settings"
 COPIED = ("model", "provider", "description")
-REFUSAL = "Only staff make and change agents: an agent spends their key."
+REFUSAL = "Only staff make and change agents here. The page of agents says how you bring your own."
 
 
 @login_required

@@ -265,6 +265,13 @@ def test_forms_of_agents_are_for_staff_only(client, arena, alice, path):
     assert "New agent" not in client.get("/agents/").content.decode()
 
 
+def test_pages_that_speak_of_agents_of_users_lead_to_how_one_is_brought(client, arena):
+    link = 'href="/docs/client/#bring-your-own-agent"'
+    for path in ("/agents/", "/signup/", "/leaderboard/?origin=external"):
+        assert link in client.get(path).content.decode(), path
+    assert 'id="bring-your-own-agent"' in client.get("/docs/client/").content.decode()
+
+
 def test_new_agent_of_something_unknown_is_not_found(client, arena, bob):
     client.force_login(bob)
     for query in ("harness=nobody", "from=nobody"):
