@@ -21,6 +21,7 @@ inconclusive. A profile exits with 0 if it has kernels, else with 1.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
 import os
@@ -235,14 +236,13 @@ def show_hardware(options: argparse.Namespace) -> int:
 
 
 def wait_for_requests() -> int:
-    """Import the judge and start a fork server, report so, then judge each request on stdin.
+    """Start a fork server and import the judge, report so, then judge each request on stdin.
 
     The GPU is not used before: another judge may be measuring on it. A failure of the judge ends
     it, so that the next request meets a new one.
     """
-    from evaluation.kinds.kernel.session import MeasurementSession  # noqa: F401 - takes long to import
-
-    with ForkServer() as fork_server:
+    with ForkServer() as fork_server:  # imports PyTorch at the same time
+        importlib.import_module("evaluation.kinds.kernel.session")
         print_json("ready", {})
         prepare(fork_server, sys.stdin, on_gpu=device_kind.gpu_vendor() in device_kind.JUDGED)
         return serve_lines(sys.stdin, lambda line: serve_request(line, fork_server))

@@ -288,13 +288,21 @@ class Spare:
                 self._process = None
 
 
-def serve(judge: Callable[[Mapping[str, Any], ForkServer], Result], kind: str) -> None:
-    """Judge the requests of standard input in turn, and write a line for each."""
+def serve(
+    judge: Callable[[Mapping[str, Any], ForkServer], Result],
+    kind: str,
+    prepare: Callable[[], object] = lambda: None,
+) -> None:
+    """Judge the requests of standard input in turn, and write a line for each.
+
+    `prepare` imports what verdicts need, while the fork server does.
+    """
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what else is written goes to standard error
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_end_with, args=(sys.stdin, requests), daemon=True).start()
     fork_server = warm_fork_server(kind)
+    prepare()
     _reply(replies, {"ready": True})
     while line := requests.get():
         result = judge(json.loads(line), fork_server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 
@@ -11,7 +12,6 @@ os.environ["GOMP_SPINCOUNT"] = "0"
 
 from evaluation.importers.generations.verdicts import judge
 from evaluation.judge.verdict_queue import serve
-from evaluation.kinds.kernel import session  # noqa: F401 - takes long to import
 
 if __name__ == "__main__":
-    serve(judge, sys.argv[1])
+    serve(judge, sys.argv[1], lambda: importlib.import_module("evaluation.kinds.kernel.session"))

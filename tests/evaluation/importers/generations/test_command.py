@@ -177,3 +177,11 @@ def dry_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     assert main(["generations", str(folder), "--kind", "cpu", "--dry-run", "--json"]) == 0
     counts: dict[str, Any] = json.loads(capsys.readouterr().out)
     return counts
+
+
+def test_process_that_judges_starts_its_fork_server_before_it_imports_pytorch() -> None:
+    code = (
+        "import sys, evaluation.importers.generations.judge_process; print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
