@@ -59,3 +59,9 @@ if (filter) {
   filter.querySelector("[data-all]").addEventListener("click", () => choose(shownTasks(), true));
   filter.querySelector("[data-none]").addEventListener("click", () => choose(form.querySelectorAll("input[name=task]"), false));
 }
+
+// A task or an agent that the address chooses is in view of its list.
+for (const list of form.querySelectorAll(".task-picks, .picks")) {
+  const chosen = list.querySelector(":checked")?.closest(".task-pick, .pick");
+  if (chosen) list.scrollTop += chosen.getBoundingClientRect().top - list.getBoundingClientRect().top;
+}

@@ -51,6 +51,15 @@ def test_account_menu_opens_and_closes_by_keyboard(page):
     assert page.console_errors == []
 
 
+def test_task_that_is_to_run_again_is_in_view_of_its_list(page, server, served_world):
+    page.goto(f"{server.url}/runs/start/?task=swiglu/cpp-to-cpp&agent=tuner")
+    [chosen, tasks] = (
+        page.locator(part).bounding_box() for part in ("input[name=task]:checked", ".task-picks")
+    )
+    assert page.locator(".task-picks").evaluate("list => list.scrollHeight > list.clientHeight")
+    assert tasks["y"] < chosen["y"] < tasks["y"] + tasks["height"]
+
+
 def test_pages_of_people_fit_a_phone_and_label_every_field(page, server):
     for path in (
         "/submit/",
