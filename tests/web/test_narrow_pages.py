@@ -77,7 +77,7 @@ def test_lists_of_runs_and_boards_fit_a_tablet(open_page, served_world, in_threa
     reason = "processor busy 100 % of the time: inconclusive, other work disturbed 28 of 30"
     in_thread(services).finish_run(run.pk, LEASE, "broken", reason, "arena")
     for path in ("/", "/runs/", "/agents/", "/leaderboard/?task_set=all"):
-        for viewport in (SMALL_TABLET, TABLET):
+        for viewport in (SMALL_TABLET, TABLET, DESK):
             page = open_page(path, viewport)
             assert page.evaluate(SCROLLED) == [], (path, viewport)
     page = open_page("/runs/", TABLET)
