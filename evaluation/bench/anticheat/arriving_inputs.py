@@ -217,7 +217,9 @@ class ArrivingInputs(AbstractContextManager["ArrivingInputs"]):
         those of the run before. Those of another launch of this one would not do: a candidate could
         compute all answers at once, and look each up.
         """
-        ring, stage = timer.ring, self._stage_for(timer)
+        ring = timer.ring
+        with attribute_failure(timer):
+            stage = self._stage_for(timer)
         rows, inputs = _words(stage), _words(ring.inputs)
         places = ring.inputs.rows_of(torch.arange(self._count, device=inputs.device))
         found: list[float] = []

@@ -33,7 +33,7 @@ from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.region import Region
 from evaluation.bench.memory.ring import BufferRing
 from evaluation.bench.timing.estimates import Window
-from evaluation.errors import SubmissionError
+from evaluation.errors import Broken, SubmissionError
 from evaluation.kinds.kernel.load import load_task
 from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.types import Reason, Split
@@ -377,3 +377,16 @@ def test_outputs_of_a_baseline_that_discards_them_are_not_checked(ring: BufferRi
     baseline.checked = False
     assert charged_of(process := Launches(ring), baseline) == 0
     assert process.launch_ns == COPIED
+
+
+def test_baseline_whose_launches_cannot_be_copied_breaks_the_verdict_and_fails_no_candidate(
+    ring: BufferRing,
+) -> None:
+    class Uncopied(Launches):
+        def stage(self, stage: Region, first: int) -> None:
+            raise SubmissionError(Reason.CALL_ERROR, "out of memory")
+
+    baseline = timer_of(Uncopied(ring))
+    baseline.trusted = True
+    with pytest.raises(Broken, match="the baseline failed: out of memory"):
+        charged_of(Launches(ring), baseline)
