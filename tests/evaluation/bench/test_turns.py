@@ -23,6 +23,7 @@ class Timer:
     """A timer of even windows, and its ring. It has two ranks, so that no stage is needed."""
 
     empty, launches, captured, gpu_clocked, where = 0.0, 1000, True, True, "here"
+    slots, inputs = 1000, SimpleNamespace(layout=SimpleNamespace(stride=4096))
 
     def __init__(self, overhead_ns: float, overwrites_after: int = 1000) -> None:
         self.ring: Any = self
