@@ -204,10 +204,12 @@ class Bench:
                 lambda: hidden_work(candidate, against).is_undecided,
                 lambda count: self.blocks(candidate, against, plan.of(count)),
             )
+            # Before windows of the baseline alone, which the charge for a delay may need.
+            hidden = hidden_ns(candidate, against)
             delay = arriving.charged_ns()
         if delay is None:
             return dataclasses.replace(found, counted=())
-        hidden = hidden_ns(candidate, against) + delay
+        hidden += delay
         if candidate.process.limits.ranks == 1:  # each rank would need a stage of its own
             staged_inputs.check(candidate, self.memory)
             if candidate.gpu_clocked and torch.version.cuda:

@@ -18,6 +18,7 @@ charge.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import secrets
 import statistics
@@ -53,7 +54,8 @@ can make just under half of its windows longer at no cost, and other work makes 
 """
 CONFIRMING, DISTURBED = 2, 1.2
 """Further runs of a kernel that would be refused, and times its usual window's length from which on
-a window of the baseline shows that other work began meanwhile.
+windows of the baseline show that other work began meanwhile. Less is taken for a slower clock of
+the GPU, which the arriving inputs met too.
 """
 FREE_SHARE, FREE_NS = 0.01, 20_000
 """Delay that is not charged: a share of a launch, and nanoseconds of a run.
@@ -107,6 +109,10 @@ class LaunchTimes:
             )
             found.append((self.window, min(self.arriving) - self.window - copy))
         return found
+
+    def at_speed_of_windows(self, slower: float) -> LaunchTimes:
+        """Return the times where the GPU had not become slower by this factor after the windows."""
+        return dataclasses.replace(self, arriving=[ns / max(1, slower) for ns in self.arriving])
 
     def times_ahead(self, least_ns: float) -> float:
         """Return how many times as long launches take where inputs arrive, or 0 up to AHEAD times.
@@ -200,9 +206,13 @@ class ArrivingInputs(AbstractContextManager["ArrivingInputs"]):
         least_ns = 0 if charges else MIN_ROUGH_NS / self._count
         if times.times_ahead(least_ns):
             times.arriving.extend(self._launches_ns(candidate, CONFIRMING, arrive=True))
+        if not (times.times_ahead(least_ns) or (charges and times.charged_ns(self._count))):
+            return 0.0
+        slower = min(against.window() for _ in range(RUNS)) / times.baseline_window
+        if slower > DISTURBED:
+            return None
+        times = times.at_speed_of_windows(slower)
         if ahead := times.times_ahead(least_ns):
-            if against.window() > DISTURBED * times.baseline_window:
-                return None
             raise SubmissionError(
                 Reason.FORBIDDEN,
                 f"{candidate.where}: launches took {ahead:.1f} times as long where their inputs "

@@ -215,6 +215,23 @@ def test_other_work_that_begins_before_inputs_arrive_refuses_no_kernel(ring: Buf
     assert charged_for(ring, [SAME] * RUNS, late, later_ns=disturbed) is None
 
 
+def test_other_work_that_begins_before_inputs_arrive_charges_no_kernel(ring: BufferRing) -> None:
+    slower = DISTURBED + 0.01
+    late = [slower * WORK_NS] * RUNS
+    assert charged_for(ring, [SAME] * RUNS, late) == pytest.approx((slower - 1) * WORK_NS)
+    assert charged_for(ring, [SAME] * RUNS, late, later_ns=late[0]) is None
+
+
+@pytest.mark.parametrize("saved", [0, 2000])
+def test_slower_clock_of_the_gpu_while_inputs_arrive_is_not_charged(
+    ring: BufferRing, saved: float
+) -> None:
+    slower = 1.1
+    late = [slower * (WORK_NS + saved)] * RUNS
+    charged = charged_for(ring, [SAME] * RUNS, late, later_ns=slower * WORK_NS)
+    assert charged == pytest.approx(saved)
+
+
 @pytest.mark.parametrize("place", range(RUNS + CONFIRMING))
 def test_one_short_run_where_inputs_arrive_shows_that_others_were_disturbed(
     ring: BufferRing, place: int
