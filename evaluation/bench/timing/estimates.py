@@ -97,7 +97,7 @@ def blocks(
 
     Each call runs one window. A block with a disturbed window is left out, of whichever side, and
     measuring goes on for up to `plan.patience_seconds` to reach the least number of blocks. With
-    `tolerant` it counts.
+    `tolerant` it counts, so that this number is reached in any case.
     """
     counted: list[Block] = []
     disturbed = own = 0
@@ -112,7 +112,7 @@ def blocks(
                 counted.append(Block(a.ns, b.ns))
         now = time.monotonic()
         if len(counted) < plan.min_blocks:
-            if disturbed and now > ends + plan.patience_seconds:
+            if disturbed and not tolerant and now > ends + plan.patience_seconds:
                 break
         elif now > ends or half_width(speedup_of(counted, plan.spread)) < plan.narrow:
             break

@@ -161,6 +161,12 @@ def test_blocks_of_a_busy_machine_end_when_patience_is_over() -> None:
     assert found.text == "other work disturbed 2 of 2 pairs of windows"
 
 
+def test_least_number_of_blocks_is_measured_where_disturbed_ones_count() -> None:
+    hurried = dataclasses.replace(PLAN, max_seconds=0.0, patience_seconds=0.0)
+    found = estimates.blocks(windows(-100.0), windows(100.0), hurried, tolerant=True)
+    assert len(found.counted) == PLAN.min_blocks > 2
+
+
 def test_candidate_that_disturbs_its_own_slow_windows_cannot_have_them_left_out() -> None:
     """Its own threads wait for each other in one of two windows, which is the slow one."""
     candidate, baseline = windows(-200.0, 100.0), windows(100.0)
