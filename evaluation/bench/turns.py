@@ -193,7 +193,7 @@ class Bench:
                 against.forget_windows()
                 found = self.blocks(candidate, against, plan)
             else:
-                found = dataclasses.replace(found, counted=())
+                found = found.all_disturbed()
             # Read here too: the return below comes before the later reading, and the checks
             # between run the candidate again, where memory that it overwrote may fail it otherwise.
             candidate.ring.check_guards(candidate.where)
@@ -208,7 +208,7 @@ class Bench:
             hidden = hidden_ns(candidate, against)
             delay = arriving.charged_ns()
         if delay is None:
-            return dataclasses.replace(found, counted=())
+            return found.all_disturbed()
         hidden += delay
         if candidate.process.limits.ranks == 1:  # each rank would need a stage of its own
             staged_inputs.check(candidate, self.memory)

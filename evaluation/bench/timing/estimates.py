@@ -72,6 +72,10 @@ class Blocks:
     counted: Sequence[Block]
     disturbed: int = 0
 
+    def all_disturbed(self) -> Blocks:
+        """Return as many blocks, of which none counts."""
+        return Blocks((), self.disturbed + len(self.counted))
+
     def is_noisy(self, speedup: Interval, tolerant: bool) -> bool:
         """Return whether a speedup is to be marked as noisy.
 

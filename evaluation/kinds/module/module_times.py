@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from evaluation.bench.devices import detect
+from evaluation.bench.timing.estimates import Block, Blocks
 from evaluation.bench.timing.plan import Plan
 from evaluation.bench.turns import Bench, Entrant
 from evaluation.device_kind import CPU, GPU
+from evaluation.errors import Inconclusive
 from evaluation.kinds.module import tape
 from evaluation.kinds.module.architectures import ModuleTask
 from evaluation.kinds.module.details import ModuleTiming
@@ -38,7 +40,7 @@ def measure_module(
     """Measure the first module of a task alone; None where its call cannot be taped.
 
     It is measured in the first of `regimes` that both run in, usually those of its kind of device.
-    Raises: SubmissionError.
+    Raises: SubmissionError; Inconclusive where other work disturbs it.
     """
     tapes = [tape.record(session, task, phase) for _ in range(TAPES)]
     if not tapes[0].calls:
@@ -90,9 +92,16 @@ def _measured_alone(
         with settled as (candidate, baseline):
             if not as_graph or (candidate.captured and baseline.captured):
                 candidate.min_checked = 1.0  # it has some dozens of windows
-                found = bench.judged_blocks(candidate, baseline, plan).counted
+                found = counted(bench.judged_blocks(candidate, baseline, plan), plan)
                 return ModuleTiming(**vars(timing_of(found, plan)), regime=regime)
     return None
+
+
+def counted(found: Blocks, plan: Plan) -> Sequence[Block]:
+    """Return the blocks that count. Raises Inconclusive where there are too few."""
+    if len(found.counted) >= plan.min_blocks:
+        return found.counted
+    raise Inconclusive(f"inconclusive, {found.text}; judge again when the machine is idle")
 
 
 def bench_of(session: LiveSession) -> Bench:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from evaluation.bench.anticheat.arriving_inputs import ArrivingInputs
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.timing.estimates import Window
 from evaluation.bench.timing.plan import GPU_SPREAD, Plan
@@ -62,3 +63,11 @@ def test_memory_that_is_overwritten_in_later_windows_is_refused() -> None:
     with pytest.raises(SubmissionError) as caught:
         Bench(HostMemory()).judged_blocks(candidate, against, PLAN)
     assert caught.value.reason is Reason.OUT_OF_BOUNDS
+
+
+def test_blocks_before_other_work_began_count_as_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    candidate: Any = Timer(8e5)
+    monkeypatch.setattr(ArrivingInputs, "charged_ns", lambda self: None)
+    found = Bench(HostMemory()).judged_blocks(candidate, candidate, PLAN)
+    assert not found.counted
+    assert found.text == "other work disturbed 4 of 4 pairs of windows"
