@@ -57,9 +57,10 @@ def judge(trial: Trial) -> GateResult:
     speed = overall(measured)
     assert speed is not None, "a task has seen cases"
     session = trial.session
+    counted = "1 case" if len(measured) == 1 else f"{len(measured)} cases"
     return result(
         Verdict.PASSED,
-        message=f"{interval_text(speed)} over {len(measured)} cases{_copies(measured)}",
+        message=f"{interval_text(speed)} over {counted}{_copies(measured)}",
         passed=len(measured),
         detail={
             "baseline": session.baseline(),

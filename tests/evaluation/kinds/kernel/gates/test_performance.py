@@ -67,6 +67,14 @@ def test_performance_too_fast_once_passes_after_another_measurement(
     assert [m.roofline_share for m in result.measurements] == [0.5] * result.total
 
 
+@pytest.mark.parametrize(("count", "counted"), [(1, "1 case"), (2, "2 cases")])
+def test_message_counts_the_timed_cases(trial: Trial, count: int, counted: str) -> None:
+    cases = trial.task.cases(Split.SEEN)[:count]
+    task = SimpleNamespace(kind=trial.task.kind, cases=lambda split: cases)
+    some = SimpleNamespace(**{**vars(trial), "task": task})
+    assert performance.judge(cast(Trial, some)).message.endswith(f" over {counted}")
+
+
 def test_performance_too_fast_twice_is_disputed(trial: Trial, shares: list[float]) -> None:
     shares.extend([2.1, 1.5])
     result = performance.judge(trial)
