@@ -143,6 +143,14 @@ def test_tables_of_charts_fit_a_phone(open_page, served_world, in_thread):
         assert page.evaluate(SCROLLED) == [], path
 
 
+def test_names_of_architectures_have_room_on_a_tablet(open_page, served_world, in_thread):
+    in_thread(production).production_run("tuner", "llama_rms_norm")
+    page = open_page("/production/", TABLET)
+    name = page.locator(".architectures tbody th").first
+    assert name.bounding_box()["width"] > 150
+    assert page.evaluate(SCROLLED) == []
+
+
 def test_tables_of_a_task_and_of_an_agent_fit_a_phone(open_page, served_world):
     served_world.passed(TASK, "tuner", 2.1, rounds=2)
     for path in (f"/tasks/{TASK}/", "/agents/tuner/"):
