@@ -123,10 +123,10 @@ def _no_prefetch_check(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_arriving_inputs(patch: pytest.MonkeyPatch) -> None:
-    def nothing(*ignored: Any, **also_ignored: Any) -> float:
-        return 0.0
+    def no_runs(*ignored: object, **also_ignored: object) -> list[float]:
+        return []
 
-    patch.setattr(arriving_inputs.ArrivingInputs, "charged_ns", nothing)
+    patch.setattr(arriving_inputs.ArrivingInputs, "_launches_ns", no_runs)
 
 
 def _no_go_token(patch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,7 @@ MECHANISMS = (
         "Delay by arriving inputs",
         (GPU,),
         _no_arriving_inputs,
-        frozenset({"arriving_inputs.charged_ns"}),
+        frozenset({"arriving_inputs.charged_ns", "arriving_inputs._launches_ns"}),
     ),
     Mechanism("go-token", "Go token", (CPU,), _no_go_token),
     Mechanism(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.mechanisms import MECHANISMS
 from evaluation.bench.anticheat.arriving_inputs import (
     AHEAD,
     CONFIRMING,
@@ -407,3 +408,17 @@ def test_baseline_whose_launches_cannot_be_copied_breaks_the_verdict_and_fails_n
     baseline.trusted = True
     with pytest.raises(Broken, match="the baseline failed: out of memory"):
         charged_of(Launches(ring), baseline)
+
+
+def test_runs_among_windows_are_turned_off_with_the_mechanism(
+    ring: BufferRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unlaunched(Launches):
+        def run_prepared(self, observe: Callable[[], None], sampler: object) -> None:
+            pytest.fail("a run was launched")
+
+    (mechanism,) = (each for each in MECHANISMS if each.name == "arriving-inputs")
+    process = Unlaunched(ring)
+    mechanism.off(monkeypatch)
+    charged = charged_beside(timer_of(process), timer_of(process), clock_of(process), windows=8)
+    assert charged == 0
