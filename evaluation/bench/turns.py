@@ -178,14 +178,24 @@ class Bench:
         candidate.empty = against.empty = min(candidate.empty, against.empty)
         return estimates.blocks(timed or candidate.timed, against.timed, plan, self.tolerant)
 
-    def judged_blocks(self, candidate: WindowTimer, against: WindowTimer, plan: Plan) -> Blocks:
+    def judged_blocks(
+        self,
+        candidate: WindowTimer,
+        against: WindowTimer,
+        plan: Plan,
+        memory_gbps: float = math.inf,
+    ) -> Blocks:
         """Measure blocks, charge a candidate's work ahead, and check how it uses its inputs.
+
+        The bandwidth of the memory, `memory_gbps`, tells what copies of inputs take.
 
         Too few blocks, of a machine with other work, are returned as they are, and none where such
         work began later, or the candidate was faster each time than when its windows were chosen.
         Raises: SubmissionError.
         """
-        with ArrivingInputs(candidate, against, self.memory, plan.min_blocks) as arriving:
+        with ArrivingInputs(
+            candidate, against, self.memory, plan.min_blocks, memory_gbps
+        ) as arriving:
             found = self.blocks(candidate, against, plan, arriving.timed)
             for _ in range(MAX_LENGTHENED):
                 if not candidate.grow(plan.window_seconds):

@@ -63,10 +63,11 @@ FREE_SHARE, FREE_NS = 0.01, 20_000
 On an H200 honest launches were longer by at most 0.5 % or 21 ns, in 84 cases of 41 kernels
 (`benchmarks/results/arriving-gpu.json`).
 """
-COPY_NS, COPY_BYTES_PER_NS = 2000.0, 500.0
+COPY_NS, COPY_BYTES_PER_NS, COPY_SHARE = 2000.0, 500.0, 1 / 4
 """What a copy may add to a launch of a window, at least: nanoseconds, and its bytes in each.
 
-On an H200 copies of 131 to 258 KB added at most 1.8 us to launches of 41 honest kernels. They leave
+These are no more than a share of the memory's bandwidth, half of which a copy has at best. On an
+H200 copies of 131 to 258 KB added at most 1.8 us to launches of 41 honest kernels. They leave
 inputs in the cache, so launches that wait for memory become shorter than in their windows
 (`benchmarks/results/arriving-gpu.json`).
 """
@@ -83,7 +84,8 @@ Those of the tricks took 1.58 to 3.1 times as long there, honest ones 1.005 time
 class LaunchTimes:
     """Nanoseconds of a launch: in windows, and in each run whose launches follow copies."""
 
-    input_bytes: int
+    copy_ns: float
+    """What the copy before it adds, at least."""
     window: float
     """In the windows that decide the speedup, their median."""
     baseline_window: float
@@ -103,10 +105,7 @@ class LaunchTimes:
             return []
         found = [(min(self.there), min(self.arriving) - min(self.there))]
         if self.baseline_there:
-            copy = max(
-                min(self.baseline_there) - self.baseline_window,
-                COPY_NS + self.input_bytes / COPY_BYTES_PER_NS,
-            )
+            copy = max(self.copy_ns, min(self.baseline_there) - self.baseline_window)
             found.append((self.window, min(self.arriving) - self.window - copy))
         return found
 
@@ -152,10 +151,12 @@ class ArrivingInputs(AbstractContextManager["ArrivingInputs"]):
         against: WindowTimer,
         memory: HostMemory | DeviceMemory,
         windows: int = 0,
+        memory_gbps: float = math.inf,
         new_clock: NewClock = GpuClock,
         empty_cache: Callable[[], object] = evict,
     ) -> None:
         """Choose the moments of runs, before secret ones of at least so many `windows`."""
+        self._copy_bytes_per_ns = min(COPY_BYTES_PER_NS, COPY_SHARE * memory_gbps)
         self._candidate, self._against, self._memory = candidate, against, memory
         self._new_clock, self._empty_cache = new_clock, empty_cache
         layout, slots = candidate.ring.inputs.layout, candidate.ring.slots
@@ -198,7 +199,8 @@ class ArrivingInputs(AbstractContextManager["ArrivingInputs"]):
         if not (charges or (self._observable and _fits(candidate, self._count))):
             return 0.0
         stride = candidate.ring.inputs.layout.stride
-        times = LaunchTimes(stride, _window_ns(candidate), _window_ns(against), self._there)
+        copy_ns = COPY_NS + stride / self._copy_bytes_per_ns
+        times = LaunchTimes(copy_ns, _window_ns(candidate), _window_ns(against), self._there)
         times.there.extend(self._launches_ns(candidate, RUNS - len(times.there)))
         if charges and against.captured:
             times.baseline_there.extend(self._launches_ns(against, RUNS))

@@ -223,7 +223,8 @@ class MeasurementSession:
                 if self.task.kind == GPU:
                     require_named_kernels(self._builds["candidate"].language, candidate)
                     plan = plan.for_windows(against.launch_ns * against.launches / 1e9)
-                found = self._bench.judged_blocks(candidate, against, plan)
+                gbps = self.device.peaks["memory_gbps"]
+                found = self._bench.judged_blocks(candidate, against, plan, gbps)
                 if enough := len(found.counted) >= plan.min_blocks:
                     captured = candidate.captured
                     eager = candidate.eager() if captured and plan.every_regime else None

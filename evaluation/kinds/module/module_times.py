@@ -92,8 +92,10 @@ def _measured_alone(
         with settled as (candidate, baseline):
             if not as_graph or (candidate.captured and baseline.captured):
                 candidate.min_checked = 1.0  # it has some dozens of windows
-                found = counted(bench.judged_blocks(candidate, baseline, plan), plan)
-                return ModuleTiming(**vars(timing_of(found, plan)), regime=regime)
+                gbps = device.peaks["memory_gbps"]
+                found = bench.judged_blocks(candidate, baseline, plan, gbps)
+                timing = timing_of(counted(found, plan), plan)
+                return ModuleTiming(**vars(timing), regime=regime)
     return None
 
 

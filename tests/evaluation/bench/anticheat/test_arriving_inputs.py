@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from evaluation.bench.anticheat.arriving_inputs import (
     CONFIRMING,
     COPY_BYTES_PER_NS,
     COPY_NS,
+    COPY_SHARE,
     DISTURBED,
     FREE_NS,
     FREE_OF_WINDOW,
@@ -113,9 +115,13 @@ def charged_of(process: Launches, baseline: Any = None, **given: Any) -> float |
     return charged_beside(timer, against, clock_of(process))
 
 
-def charged_beside(timer: Any, against: Any, new_clock: Any, windows: int = 0) -> float | None:
+def charged_beside(
+    timer: Any, against: Any, new_clock: Any, windows: int = 0, memory_gbps: float = math.inf
+) -> float | None:
     """Return what is charged after so many windows."""
-    with ArrivingInputs(timer, against, HostMemory(), windows, new_clock, lambda: None) as arriving:
+    with ArrivingInputs(
+        timer, against, HostMemory(), windows, memory_gbps, new_clock, lambda: None
+    ) as arriving:
         for _ in range(windows):
             assert arriving.timed() == timer.timed()
         return arriving.charged_ns()
@@ -173,6 +179,7 @@ def charged_for(
     copied: Sequence[Run] = (),
     window_ns: float = WORK_NS,
     later_ns: float = WORK_NS,
+    memory_gbps: float = math.inf,
 ) -> float | None:
     """Return what is charged where runs have launches of these times.
 
@@ -187,7 +194,7 @@ def charged_for(
     against = timer_of(Launches(ring)) if copied else uncaptured_baseline(ring)
     against.window = lambda: later_ns
     timer = timer_of(Launches(ring), window_ns)
-    charged = charged_beside(timer, against, clock)
+    charged = charged_beside(timer, against, clock, memory_gbps=memory_gbps)
     assert next(times, None) is None, "all of these runs are clocked"
     return charged
 
@@ -292,6 +299,17 @@ def test_launches_as_long_as_their_windows_and_the_copies_are_not_charged(
     assert charged_for(ring, runs, runs, copied=runs, window_ns=(1 - share) * WORK_NS) == 0
 
 
+@pytest.mark.parametrize("share", [1, 1 / 2])
+def test_copies_of_slow_memory_are_not_charged_where_the_baseline_gains_by_the_cache(
+    ring: BufferRing, share: float
+) -> None:
+    fast_gbps = COPY_BYTES_PER_NS / COPY_SHARE
+    copy_ns = COPY_NS + ring.inputs.layout.stride / (share * COPY_BYTES_PER_NS)
+    runs, copied = [WORK_NS + copy_ns + FREE_OF_WINDOW * WORK_NS] * RUNS, [WORK_NS - 1] * RUNS
+    charged = charged_for(ring, runs, runs, copied=copied, memory_gbps=share * fast_gbps)
+    assert charged == pytest.approx(0, abs=1e-6)
+
+
 def test_runs_whose_inputs_were_there_come_at_secret_moments_among_windows(
     ring: BufferRing,
 ) -> None:
@@ -316,7 +334,7 @@ def test_runs_whose_inputs_were_there_come_at_secret_moments_among_windows(
         vars(timer).update(timed=count)
         against = uncaptured_baseline(ring)
         with ArrivingInputs(
-            timer, against, HostMemory(), windows, clock_of(process), lambda: None
+            timer, against, HostMemory(), windows, math.inf, clock_of(process), lambda: None
         ) as arriving:
             for _ in range(windows):
                 arriving.timed()
