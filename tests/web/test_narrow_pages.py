@@ -145,7 +145,7 @@ def test_tables_of_charts_fit_a_phone(open_page, served_world, in_thread):
 
 def test_names_of_architectures_have_room_on_a_tablet(open_page, served_world, in_thread):
     in_thread(production).production_run("tuner", "llama_rms_norm")
-    page = open_page("/production/", TABLET)
+    page = open_page("/production/", SMALL_TABLET)
     name = page.locator(".architectures tbody th").first
     assert name.bounding_box()["width"] > 150
     assert page.evaluate(SCROLLED) == []
