@@ -241,8 +241,8 @@ class ArrivingInputs(AbstractContextManager["ArrivingInputs"]):
             earlier = rows.clone()
             ring.refill(0, self._count)
             rows.copy_(inputs[places])
-            ring.poison(0, self._count)
-            inputs[places] = earlier if arrive else rows
+            if arrive:
+                inputs[places] = earlier
             self._empty_cache()
             clock = self._new_clock(ring.outputs, ring.secret, 0, self._count, timer.marked)
             with attribute_failure(timer):
