@@ -273,8 +273,9 @@ class Spare:
         self._process: JudgeProcess | None = None
 
     def start(self) -> None:
-        """Start it, unless there is one."""
-        self._process = self._process or self._make()
+        """Start it, unless there is one. Where that fails, `taken` tries again."""
+        with suppress(OSError):
+            self._process = self._process or self._make()
 
     def taken(self) -> JudgeProcess:
         """Return it, or another where it has not been started."""

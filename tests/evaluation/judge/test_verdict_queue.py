@@ -7,14 +7,14 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from evaluation.bench.devices import cores
 from evaluation.bench.devices.device import Device
 from evaluation.judge import verdict_queue
-from evaluation.judge.verdict_queue import VerdictQueue
+from evaluation.judge.verdict_queue import JudgeProcess, Spare, VerdictQueue
 from evaluation.sandbox import procfs
 
 JUDGE = """
@@ -108,6 +108,20 @@ def test_successor_of_a_late_process_starts_before_the_time_is_over(device: Devi
 
     assert len(children) == 2 and recorded.results["a"]["by"] in children
     assert not judges(), "all are ended"
+
+
+def test_successor_that_cannot_start_early_is_started_when_it_is_needed() -> None:
+    process = cast(JudgeProcess, object())
+    started = iter([OSError("no memory"), process])
+
+    def start() -> JudgeProcess:
+        if isinstance(found := next(started), OSError):
+            raise found
+        return found
+
+    spare = Spare(start)
+    spare.start()
+    assert spare.taken() is process
 
 
 def judges() -> set[int]:
