@@ -49,7 +49,7 @@ class General:
     def from_half(self, name: str, published: int) -> Self:
         """Return the problem with a size that is no smaller than half of the published one."""
         old = self.ranges[name]
-        low = max(old.low, published // 2 // old.step * old.step)
+        low = max(old.low, -(-published // (2 * old.step)) * old.step)
         return replace(self, ranges={**self.ranges, name: replace(old, low=low)})
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from evaluation.importers.sandboxed.constants import Constants
 from evaluation.importers.sandboxed.forms.kernelbench import KernelBench
-from evaluation.importers.sandboxed.generalise import generalise
-from evaluation.importers.sandboxed.observation import Unsupported
+from evaluation.importers.sandboxed.generalise import General, Range, generalise
+from evaluation.importers.sandboxed.observation import Observed, Unsupported
 from tests.evaluation.importers.suite_checkout import SCALED
 
 CONVOLUTION = """\
@@ -126,3 +126,18 @@ def test_a_problem_that_does_not_run_is_refused():
 def test_a_file_without_inputs_is_refused():
     with pytest.raises(Unsupported, match="get_init_inputs"):
         KernelBench(SCALED.replace("def get_init_inputs", "def other"))
+
+
+@pytest.mark.parametrize(
+    ("published", "step", "low"), [(15, 1, 8), (64, 8, 32), (72, 8, 40), (64, 64, 64)]
+)
+def test_size_from_half_is_no_smaller_than_half_of_the_published_one(
+    published: int, step: int, low: int
+) -> None:
+    ranges = {"n": Range(step, 4 * published, step)}
+    general = General(ranges, {}, {}, (), Observed({}, ()))
+    assert general.from_half("n", published).ranges == {"n": Range(low, 4 * published, step)}
+    never_smaller = General(
+        {"n": Range(published, 4 * published, step)}, {}, {}, (), Observed({}, ())
+    )
+    assert never_smaller.from_half("n", published) == never_smaller
