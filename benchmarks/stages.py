@@ -65,7 +65,7 @@ PARTS: tuple[tuple[str, Place], ...] = (
     *((str(gate.NAME), (gate, "judge")) for gate in gates()),
     ("choice", (MeasurementSession, "baseline_times")),
     ("staged", (staged_inputs, "check")),
-    ("arriving", (arriving_inputs.ArrivingInputs, "charged_ns")),
+    ("arriving", (arriving_inputs.ArrivingInputs, "_launches_ns")),
     ("shortened", (prefetched_inputs, "check_shortened")),
 )
 STAGES: tuple[tuple[str, Place], ...] = (
