@@ -230,16 +230,6 @@ def test_board_without_a_measured_roofline_has_no_sol_score(client, judged):
 
 @pytest.mark.browser
 @pytest.mark.django_db(transaction=True)
-def test_matrix_on_a_phone_scrolls_inside_its_frame(open_page, served_world):
-    served_world.failed(TASK, "tuner")
-    page = open_page("/leaderboard/parts/matrix/?task_set=all", PHONE)
-    frame = page.locator(".scroll:has(.matrix)")
-    assert frame.evaluate("it => it.scrollWidth - it.clientWidth") > 0
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-
-
-@pytest.mark.browser
-@pytest.mark.django_db(transaction=True)
 def test_chart_on_a_phone_without_scripts_shows_every_label_whole(open_page, served_world):
     served_world.passed(TASK, "hill-climber", 2.1, rounds=1)
     address = "/leaderboard/parts/generalization/?task_set=all"

@@ -410,5 +410,5 @@ def require_named_kernels(
         return
     raise Unsupported(
         f"{timer.where}: no CUDA graph can hold a launch, so nothing shows whose kernels it runs; "
-        f"let host code not wait for the GPU ({timer.process.refusal[:200]})"
+        f"host code may not wait for the GPU, as `.item()` does: {timer.process.refusal[:200]}"
     )
