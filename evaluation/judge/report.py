@@ -77,6 +77,10 @@ def interval_text(interval: Interval) -> str:
     return f"{interval.speedup:.3f}x [{interval.low:.3f}, {interval.high:.3f}]"
 
 
+def cases_text(count: int) -> str:
+    return "1 case" if count == 1 else f"{count} cases"
+
+
 def aka_score(compiled: bool, results: Sequence[GateResult], seen: Sequence[Measurement]) -> float:
     """Return AgentKernelArena's score: 0 to 20 unless correct, else 120 + 100 x speedup.
 

@@ -19,7 +19,15 @@ from evaluation.bench.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.device_kind import GPU
 from evaluation.errors import Broken, BuildError, SubmissionError
 from evaluation.judge.pipeline import Gate, Outcome, fingerprint, require_isolation
-from evaluation.judge.report import aka_score, failure, interval_text, is_noisy, overall, passed
+from evaluation.judge.report import (
+    aka_score,
+    cases_text,
+    failure,
+    interval_text,
+    is_noisy,
+    overall,
+    passed,
+)
 from evaluation.judge.request import Emit
 from evaluation.kinds.repository import benchmark, submission
 from evaluation.kinds.repository.builds import Checkout, checkout, ended, log
@@ -192,15 +200,11 @@ def _performance(trial: Trial) -> GateResult:
     assert speed is not None, "a benchmark has cases"
     return passed(
         GateName.PERFORMANCE,
-        f"{interval_text(speed)} over {_cases(len(measured))}, by the suite's own clock",
+        f"{interval_text(speed)} over {cases_text(len(measured))}, by the suite's own clock",
         len(measured),
         detail={"clock": CLOCK, "blocks": measured[0].blocks},
         measurements=measured,
     )
-
-
-def _cases(count: int) -> str:
-    return "1 case" if count == 1 else f"{count} cases"
 
 
 def not_judged_here(task: RepositoryTask) -> str:

@@ -10,7 +10,7 @@ from evaluation.bench.timing.estimates import ROOFLINE_MARGIN
 from evaluation.bench.timing.intervals import half_width
 from evaluation.bench.timing.plan import Plan, plan_for
 from evaluation.device_kind import CPU
-from evaluation.judge.report import interval_text, overall
+from evaluation.judge.report import cases_text, interval_text, overall
 from evaluation.kinds.kernel.builds import COPYING
 from evaluation.kinds.kernel.gates import Trial
 from evaluation.types import (
@@ -57,10 +57,9 @@ def judge(trial: Trial) -> GateResult:
     speed = overall(measured)
     assert speed is not None, "a task has seen cases"
     session = trial.session
-    counted = "1 case" if len(measured) == 1 else f"{len(measured)} cases"
     return result(
         Verdict.PASSED,
-        message=f"{interval_text(speed)} over {counted}{_copies(measured)}",
+        message=f"{interval_text(speed)} over {cases_text(len(measured))}{_copies(measured)}",
         passed=len(measured),
         detail={
             "baseline": session.baseline(),
