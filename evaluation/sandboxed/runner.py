@@ -113,8 +113,8 @@ class KernelRunner(RequestHandler):
         for data in request["regions"]:
             layout = Layout.from_json(data)
             region = self.open_region(data, layout.size, descriptors)
-            rows = layout.rows(region).unbind()
-            self.inputs = self.inputs or [rows[row] for row in layout.order]
+            if not self.inputs:
+                self.inputs = [*map(layout.rows(region).unbind().__getitem__, layout.order)]
             slots += (dict(request["values"]) for _ in range(layout.slots - len(slots)))
             columns = layout.columns(region)
             for spec in layout.specs:
