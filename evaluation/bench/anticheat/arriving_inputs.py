@@ -22,9 +22,9 @@ import dataclasses
 import math
 import secrets
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -64,7 +64,7 @@ On an H200 honest launches were longer by at most 0.5 % or 21 ns, in 84 cases of
 (`benchmarks/results/arriving-gpu.json`).
 """
 COPY_NS, COPY_BYTES_PER_NS, COPY_SHARE = 2000.0, 500.0, 1 / 4
-"""What a copy may add to a launch of a window, at least: nanoseconds, and its bytes in each.
+"""Least that a copy may add to a launch of a window: nanoseconds, and one for so many bytes.
 
 These are no more than a share of the memory's bandwidth, half of which a copy has at best. On an
 H200 copies of 131 to 258 KB added at most 1.8 us to launches of 41 honest kernels. They leave
@@ -85,15 +85,15 @@ class LaunchTimes:
     """Nanoseconds of a launch: in windows, and in each run whose launches follow copies."""
 
     copy_ns: float
-    """What the copy before it adds, at least."""
+    """Least that the copy before it adds."""
     window: float
     """In the windows that decide the speedup, their median."""
     baseline_window: float
-    there: list[float] = field(default_factory=list)
-    """Where the inputs were there before."""
-    arriving: list[float] = field(default_factory=list)
-    """Where they arrived just before the launch."""
-    baseline_there: list[float] = field(default_factory=list)
+    there: Sequence[float]
+    """In runs whose inputs were there before."""
+    arriving: Sequence[float]
+    """In runs whose inputs arrived just before each launch."""
+    baseline_there: Sequence[float]
 
     @property
     def known(self) -> list[tuple[float, float]]:
@@ -198,16 +198,16 @@ class ArrivingInputs(AbstractContextManager["ArrivingInputs"]):
         candidate, against, charges = self._candidate, self._against, self._charges
         if not (charges or (self._observable and _fits(candidate, self._count))):
             return 0.0
-        stride = candidate.ring.inputs.layout.stride
-        copy_ns = COPY_NS + stride / self._copy_bytes_per_ns
-        times = LaunchTimes(copy_ns, _window_ns(candidate), _window_ns(against), self._there)
-        times.there.extend(self._launches_ns(candidate, RUNS - len(times.there)))
-        if charges and against.captured:
-            times.baseline_there.extend(self._launches_ns(against, RUNS))
-        times.arriving.extend(self._launches_ns(candidate, RUNS, arrive=True))
+        there = [*self._there, *self._launches_ns(candidate, RUNS - len(self._there))]
+        copied = self._launches_ns(against, RUNS) if charges and against.captured else []
+        arriving = self._launches_ns(candidate, RUNS, arrive=True)
+        copy_ns = COPY_NS + candidate.ring.inputs.layout.stride / self._copy_bytes_per_ns
+        windows = _window_ns(candidate), _window_ns(against)
+        times = LaunchTimes(copy_ns, *windows, there, arriving, copied)
         least_ns = 0 if charges else MIN_ROUGH_NS / self._count
         if times.times_ahead(least_ns):
-            times.arriving.extend(self._launches_ns(candidate, CONFIRMING, arrive=True))
+            arriving += self._launches_ns(candidate, CONFIRMING, arrive=True)
+            times = dataclasses.replace(times, arriving=arriving)
         if not (times.times_ahead(least_ns) or (charges and times.charged_ns(self._count))):
             return 0.0
         slower = min(against.window() for _ in range(RUNS)) / times.baseline_window
@@ -238,10 +238,10 @@ class ArrivingInputs(AbstractContextManager["ArrivingInputs"]):
         for _ in range(runs + SPARE):
             if len(found) >= runs:
                 break
-            earlier = rows.clone()
+            earlier = rows.clone() if arrive else None
             ring.refill(0, self._count)
             rows.copy_(inputs[places])
-            if arrive:
+            if earlier is not None:
                 inputs[places] = earlier
             self._empty_cache()
             clock = self._new_clock(ring.outputs, ring.secret, 0, self._count, timer.marked)
@@ -256,13 +256,14 @@ class ArrivingInputs(AbstractContextManager["ArrivingInputs"]):
         return found
 
     def _stage_for(self, timer: WindowTimer) -> Region:
-        """Return the inputs that a launch of this timer's process copies before it begins."""
-        ring = timer.ring
+        """Return the memory that a launch of this timer's process copies its inputs from.
+
+        Each run fills it, the first with inputs that are there.
+        """
         if self._stage is None:
-            stage = staged_inputs.stage_of(self._memory, ring.inputs.layout, self._count)
+            layout = timer.ring.inputs.layout
+            stage = staged_inputs.stage_of(self._memory, layout, self._count)
             self._stage = self._stages.enter_context(stage)
-            ring.refill(0, self._count)
-            _words(self._stage).copy_(_words(ring.inputs)[: self._count])
         if id(timer) not in self._staged:
             self._staged.add(id(timer))
             timer.process.stage(self._stage, 0)
