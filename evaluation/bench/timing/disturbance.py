@@ -127,4 +127,9 @@ class Disturbance:
         """Return the error of a verdict that cannot be measured now."""
         load = self.load
         busy = f"processor busy {100 * load:.0f} % of the time: " if load is not None else ""
-        return Inconclusive(f"{busy}inconclusive, {what}; judge again when the machine is idle")
+        return not_quiet(what, busy)
+
+
+def not_quiet(what: str, busy: str = "") -> Inconclusive:
+    """Return the error of a measurement that other work disturbed: `what` it saw, and the load."""
+    return Inconclusive(f"{busy}inconclusive, {what}; judge again when the machine is idle")

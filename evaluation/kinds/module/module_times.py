@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from evaluation.bench.devices import detect
+from evaluation.bench.timing.disturbance import not_quiet
 from evaluation.bench.timing.estimates import Block, Blocks
 from evaluation.bench.timing.plan import Plan
 from evaluation.bench.turns import Bench, Entrant
 from evaluation.device_kind import CPU, GPU
-from evaluation.errors import Inconclusive
 from evaluation.kinds.module import tape
 from evaluation.kinds.module.architectures import ModuleTask
 from evaluation.kinds.module.details import ModuleTiming
@@ -103,7 +103,7 @@ def counted(found: Blocks, plan: Plan) -> Sequence[Block]:
     """Return the blocks that count. Raises Inconclusive where there are too few."""
     if len(found.counted) >= plan.min_blocks:
         return found.counted
-    raise Inconclusive(f"inconclusive, {found.text}; judge again when the machine is idle")
+    raise not_quiet(found.text)
 
 
 def bench_of(session: LiveSession) -> Bench:
