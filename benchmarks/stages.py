@@ -58,7 +58,7 @@ DEFAULT = {
 REST = "rest"
 """The stage of a part's own time, in none of its stages."""
 Place = tuple[Any, str]
-"""What has a function, and the name of that."""
+"""A module or class, and the name of its function."""
 
 PARTS: tuple[tuple[str, Place], ...] = (
     ("preparation", (kernel_judge, "_prepare")),

@@ -70,7 +70,7 @@ class VerdictQueue(Generic[R]):
     compiles: Callable[[R], bool] = lambda request: True
     """Whether a build takes long. Others do not wait for those that do."""
     subject: Callable[[R], object] = id
-    """What a request is about. One that is about the same as the one before takes less time."""
+    """Subject of a request. One with the subject of the one before takes less time."""
     end: float = float("inf")
     """Time of `time.monotonic` at which judging stops; what is at work then is not recorded."""
     _waiting: dict[bool, deque[tuple[int, R]]] = field(

@@ -161,7 +161,7 @@ def test_blocks_of_a_busy_machine_end_when_patience_is_over() -> None:
     assert found.text == "other work disturbed 2 of 2 pairs of windows"
 
 
-def test_least_number_of_blocks_is_measured_where_disturbed_ones_count() -> None:
+def test_disturbed_blocks_that_count_are_measured_up_to_the_minimum() -> None:
     hurried = dataclasses.replace(PLAN, max_seconds=0.0, patience_seconds=0.0)
     found = estimates.blocks(windows(-100.0), windows(100.0), hurried, tolerant=True)
     assert len(found.counted) == PLAN.min_blocks > 2
