@@ -18,6 +18,7 @@ from arena.leaderboard.ranking.results import snapshot
 from arena.runs import services
 from arena.runs.services.runs import kinds_for, kinds_of
 from arena.runs.submit_form import SubmitForm
+from evaluation.device_kind import CPU
 from evaluation.kinds.kernel.load import load_operator
 from evaluation.kinds.module.architectures import (
     FOLDER,
@@ -30,6 +31,7 @@ from evaluation.kinds.module.description.descriptions import DESCRIBED
 from evaluation.kinds.module.kind import FAMILIES
 from evaluation.tasks.spec import find_operators, folder_of
 from runners.agents import load
+from tests.arena.production import production_task
 from tests.conftest import skip_or_fail
 
 pytestmark = pytest.mark.django_db
@@ -99,16 +101,10 @@ def test_task_of_a_split_model_runs_on_cpus_alone(tasks: Path) -> None:
     assert kinds_of(task) == ("cpu",)
 
 
-@pytest.mark.usefixtures("libraries")
-def test_task_without_error_limits_on_a_gpu_runs_on_cpus_alone(tasks: Path) -> None:
-    shutil.copy(FOLDER / "diffusion_gemma.toml", tasks / FOLDER.name)
-    report = sync_tasks(tasks)
-    assert not report.problems and "diffusion_gemma_rms_norm/production" in report.added
-    task = Task.objects.by_slug("diffusion_gemma_rms_norm/production").get()
-    assert kinds_of(task) == ("cpu",)
-    assert snapshot().catalog.tasks[task.pk].kinds == ("cpu",)
-    assert task.version is not None
-    assert "not judged on a GPU" in task.version.public["starter"]["TASK.md"]
+def test_task_described_for_cpus_alone_runs_and_ranks_on_cpus_alone() -> None:
+    task = production_task("llama_rms_norm", kinds=[CPU])
+    assert kinds_of(task) == (CPU,)
+    assert snapshot().catalog.tasks[task.pk].kinds == (CPU,)
 
 
 @pytest.mark.usefixtures("libraries")

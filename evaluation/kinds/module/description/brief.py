@@ -231,12 +231,19 @@ def _code_hash() -> str:
     return hashlib.sha256("".join(map(read_text, sources)).encode()).hexdigest()
 
 
-def brief_of(architecture: Architecture, task: ModuleTask, folder: Path = FOLDER) -> Brief:
+def brief_of(
+    architecture: Architecture,
+    task: ModuleTask,
+    folder: Path = FOLDER,
+    limits: Mapping[str, Ratios] | None = None,
+) -> Brief:
     """Return the brief of a task, which has less to show where the library is missing.
+
+    The error limits by kind of device are those that `fit` found, where none are given.
 
     Raises: TaskError for a task without a description or without error limits.
     """
-    described, limits = _description(architecture, task, folder), _limits(architecture)
+    described, limits = _description(architecture, task, folder), limits or _limits(architecture)
     unavailable = architecture.missing()
     source = None if unavailable else library_source.find(task.module)
     prompt = _prompt(architecture, task, described, source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 from collections.abc import Mapping
@@ -79,12 +80,13 @@ def test_terminal_names_the_missing_library(cache: Path, monkeypatch: pytest.Mon
 
 
 def test_gpu_without_error_limits_refuses_with_the_command_that_fits_them(cache: Path) -> None:
-    architecture, task = find_task("diffusion_gemma_rms_norm")
+    architecture, task = find_task(NAME)
     if why := architecture.missing():
         skip_or_fail(why)
-    message = r"no error limits of diffusion_gemma .* on a GPU; .* fit diffusion_gemma --kind gpu"
+    unfitted = dataclasses.replace(architecture, name="unfitted")
+    message = r"no error limits of unfitted .* on a GPU; .* fit unfitted --kind gpu"
     with pytest.raises(RequestError, match=message):
-        production.judge(architecture, [Part(task, {})], GPU, cache, production.Extent(()))
+        production.judge(unfitted, [Part(task, {})], GPU, cache, production.Extent(()))
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.device_kind import CPU
 from evaluation.errors import TaskError
 from evaluation.kinds.module import judge as production
 from evaluation.kinds.module.architectures import FOLDER, Architecture, architectures, find_task
 from evaluation.kinds.module.description import brief, descriptions
 from evaluation.kinds.module.description.descriptions import COPY, DESCRIBED, description_of
-from evaluation.kinds.module.limits import all_limits
+from evaluation.kinds.module.limits import Ratios, all_limits
 from tests.conftest import skip_or_fail
 
 JUDGED = [architectures()[name] for name in all_limits()]
@@ -49,6 +50,14 @@ def test_brief_names_module_shapes_gates_and_command() -> None:
         assert part in text + found.reference, part
     assert found.facts.places == 5 and found.facts.unavailable == ""
     assert found.files["reference.py"] == found.reference
+
+
+@pytest.mark.usefixtures("libraries")
+def test_brief_without_error_limits_on_a_gpu_is_of_cpus_alone() -> None:
+    found = brief.brief_of(*find_task("llama_rms_norm"), limits={CPU: Ratios(1.3, 1.4)})
+    assert found.facts.kinds == (CPU,) and set(found.facts.regimes) == {CPU}
+    text = found.files["TASK.md"]
+    assert "not judged on a GPU" in text and "1.30 times" in text and "1.40 times" in text
 
 
 @pytest.mark.usefixtures("libraries")
