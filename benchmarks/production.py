@@ -3,8 +3,8 @@
     python benchmarks/production.py [PATTERN ...] [--within SECONDS] [--cache FOLDER]
                                     [--output FILE] [--repeats N] [--merge FILE ...]
 
-Judges submissions for three modules of architectures of all families: a Triton kernel where there
-is one, and a copy of the library's class, compiled and as it is. PATTERNS choose among
+Judges submissions for up to three modules of architectures of all families: a Triton kernel where
+there is one, and a copy of the library's class, compiled and as it is. PATTERNS choose among
 `task/submission`, and those of the first come first. A final verdict measures each alone and
 deployed, in eager, compiled and as a CUDA graph. One submission of each module comes first, then N
 rounds of some again, then the others.
@@ -52,6 +52,7 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU, GPU
 from evaluation.kinds.module import judge as production_judge
 from evaluation.kinds.module.architectures import Architecture, ModuleTask, architectures
+from evaluation.kinds.module.architectures import merged as with_settings
 from evaluation.kinds.module.composition import Part
 from evaluation.kinds.module.description import library_source
 from evaluation.sandbox.launch import tail
@@ -141,6 +142,43 @@ CHOSEN = {
         {"n_attn_blocks": [1, 1, 1]},
         {"mobilevit_group_norm": "group_norm", "mobilevit_conv_layer": "",
          "mobilevit_linear_self_attention": ""},
+    ),
+    "diffusion_gemma": Chosen(
+        {"text_config": {"num_hidden_layers": 2,
+                         "layer_types": ["sliding_attention", "full_attention"]}},
+        {"diffusion_gemma_rms_norm": "diffusion_gemma_rms_norm",
+         "diffusion_gemma_mlp": "diffusion_gemma_mlp", "diffusion_gemma_rotary_embedding": ""},
+    ),
+    "esmfold2_pairs": Chosen(
+        {"num_layers": 2},
+        {"esmfold2_pairs_layer_norm": "layer_norm", "esmfold2_pairs_swi_glu": "fused_swiglu",
+         "esmfold2_pairs_triangle_update": ""},
+    ),
+    "lightning_attention": Chosen(
+        {"num_hidden_layers": 2, "layer_types": ["linear_attention", "linear_attention"]},
+        {"lightning_attention_rms_norm": "rms_norm",
+         "lightning_attention_experts": "minimax_experts", "lightning_attention_mixer": ""},
+    ),
+    "pi0": Chosen(
+        {"vlm_config": {"text_config": LAYERS, "vision_config": LAYERS}, "dit_config": LAYERS},
+        {"pi0_rms_norm": "gemma_rms_norm", "pi0_gemma_mlp": "geglu",
+         "pi0_siglip_mlp": "siglip_mlp"},
+    ),
+    "point_attention": Chosen({"num_layers": 2}, {"point_attention_gatv2_conv": "gatv2_conv"}),
+    "rwkv": Chosen(
+        {"num_hidden_layers": 1},
+        {"rwkv_layer_norm": "layer_norm", "rwkv_self_attention": "rwkv_self_attention",
+         "rwkv_feed_forward": ""},
+    ),
+    "token2wav_dit": Chosen(
+        {"num_hidden_layers": 4, "look_ahead_layers": [2], "look_backward_layers": [0, 3]},
+        {"token2wav_dit_layer_norm": "layer_norm", "token2wav_dit_mlp": "token2wav_mlp",
+         "token2wav_dit_ada_layer_norm_zero": ""},
+    ),
+    "xlstm": Chosen(
+        LAYERS,
+        {"xlstm_rms_norm": "xlstm_rms_norm",
+         "xlstm_multi_head_layer_norm": "xlstm_multi_head_layer_norm", "xlstm_feed_forward": ""},
     ),
 }  # fmt: skip
 REPEATED = ("dit_layer_norm/triton", "llama_rms_norm/triton", "clip_text_mlp/triton")
@@ -336,7 +374,7 @@ def shallow(architecture: Architecture, kind: str) -> Architecture:
         return architecture
     size, depth = architecture.sizes[kind], CHOSEN[architecture.name].depth
     digest = hashlib.sha256(f"{architecture.hash}{sorted(depth.items())}".encode()).hexdigest()
-    size = dataclasses.replace(size, settings={**size.settings, **depth})
+    size = dataclasses.replace(size, settings=with_settings(size.settings, depth))
     return dataclasses.replace(architecture, sizes={**architecture.sizes, kind: size}, hash=digest)
 
 

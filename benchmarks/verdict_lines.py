@@ -138,13 +138,22 @@ def module_line(name: str, found: Mapping[str, Any], errors: Any) -> dict[str, A
 
 def setting(architecture: Architecture) -> str:
     """Return how the benchmark's model differs from the task's, as words."""
-    own = architecture.sizes[GPU].settings
+    own = dict(flat(architecture.sizes[GPU].settings))
     parts = [
         f"{name} {shown(value)} in place of {shown(own.get(name, DEFAULT))}"
-        for name, value in CHOSEN[architecture.name].depth.items()
-        if own.get(name) != value and name != "layer_types"
+        for name, value in flat(CHOSEN[architecture.name].depth)
+        if own.get(name) != value and not name.endswith("layer_types")
     ]
     return f"fewer layers: {'; '.join(parts)}" if parts else ""
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield nested settings, those of inner tables with dots in their names."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def shown(value: Any) -> str:
