@@ -4,10 +4,11 @@
                                     [--output FILE] [--repeats N] [--merge FILE ...]
 
 Judges submissions for up to three modules of architectures of all families: a Triton kernel where
-there is one, and a copy of the library's class, compiled and as it is. PATTERNS choose among
-`task/submission`, and those of the first come first. A final verdict measures each alone and
-deployed, in eager, compiled and as a CUDA graph. One submission of each module comes first, then N
-rounds of some again, then the others.
+there is one, and a copy of the library's class, compiled and as it is. The first of each module are
+also judged in one model, without those inside another. PATTERNS choose among `task/submission` and
+`architecture/composition`, and those of the first come first. A final verdict measures each alone
+and deployed, in eager, compiled and as a CUDA graph. One submission of each module comes first,
+then N rounds of some again, then the others.
 
 On a GPU the library's models are compiled in parallel before. No verdict is started later than
 SECONDS after the start; those in FILE are skipped, unless another version of the judge's source
@@ -51,9 +52,9 @@ from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU, GPU
 from evaluation.kinds.module import judge as production_judge
-from evaluation.kinds.module.architectures import Architecture, ModuleTask, architectures
+from evaluation.kinds.module.architectures import FOLDER, Architecture, ModuleTask, architectures
 from evaluation.kinds.module.architectures import merged as with_settings
-from evaluation.kinds.module.composition import Part
+from evaluation.kinds.module.composition import COMPOSITION, MIN_PARTS, Part, nested
 from evaluation.kinds.module.description import library_source
 from evaluation.sandbox.launch import tail
 from evaluation.sandboxed.model import phases
@@ -197,12 +198,11 @@ PREPARE = """
 
 @dataclasses.dataclass(frozen=True)
 class Submission:
-    """A file for a task, with a name of its own."""
+    """A file for a task, or those of a composition, with a name of its own."""
 
     slug: str
     architecture: Architecture
-    task: ModuleTask
-    source: str
+    parts: tuple[Part, ...]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -296,7 +296,7 @@ def order(chosen: Sequence[Submission], repeats: int) -> list[tuple[Submission, 
 
     The number is that of the repetition, and 0 for a final verdict.
     """
-    first = list({each.task.name: each for each in reversed(chosen)}.values())
+    first = list({each.slug.partition("/")[0]: each for each in reversed(chosen)}.values())
     again = [
         (each, number + 1) for number in range(repeats) for each in chosen if each.slug in REPEATED
     ]
@@ -353,19 +353,40 @@ def compile_libraries(
 
 
 def submissions(kind: str) -> list[Submission]:
-    """Return all submissions, those of an architecture together, and the first of each module."""
+    """Return all submissions, those of an architecture together, and the first of each module.
+
+    The composition of an architecture is the last of it.
+    """
     found: list[Submission] = []
     known = architectures()
     for name, chosen in CHOSEN.items():
         architecture = shallow(known[name], kind)
+        first = []
         for task_name, kernel in chosen.kernels.items():
             task = architecture.task(task_name)
             texts = sources(task, kernel if kind == GPU else "")
+            parts = {each: Part(task, {task.target_file: text}) for each, text in texts.items()}
             found += [
-                Submission(f"{task_name}/{submission}", architecture, task, source)
-                for submission, source in texts.items()
+                Submission(f"{task_name}/{each}", architecture, (part,))
+                for each, part in parts.items()
             ]
+            first += list(parts.values())[:1]
+        if len(parts := apart(architecture, first)) >= MIN_PARTS:
+            found.append(Submission(f"{name}/{COMPOSITION}", architecture, parts))
     return found
+
+
+def apart(architecture: Architecture, parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Return the parts without those whose modules contain, or are in, those of an earlier one."""
+    probed = json.loads((FOLDER / "probe.json").read_text())["architectures"]
+    modules = next(each["modules"] for each in probed if each["name"] == architecture.name)
+    places = {each["module"]: each["paths"] for each in modules}
+    found: list[Part] = []
+    for part in parts:
+        own = places[part.task.module]
+        if not any(nested(own, places[each.task.module]) for each in found):
+            found.append(part)
+    return tuple(found)
 
 
 def shallow(architecture: Architecture, kind: str) -> Architecture:
@@ -404,11 +425,11 @@ def judged(
 ) -> dict[str, Any]:
     """Return the figures of a verdict, or the error of a judge that failed."""
     began = time.perf_counter()
-    architecture, task = submission.architecture, submission.task
+    architecture = submission.architecture
     try:
         report = production_judge.judge(
             architecture,
-            [Part(task, {task.target_file: submission.source})],
+            submission.parts,
             kind,
             cache,
             phases.extent(kind, final, architecture.name, architecture.ranks),

@@ -25,6 +25,7 @@ from benchmarks.production import CHOSEN
 from benchmarks.shared import ROOT
 from evaluation.device_kind import GPU
 from evaluation.kinds.module.architectures import Architecture, find_task
+from evaluation.kinds.module.composition import COMPOSITION
 
 RESULTS = ROOT / "benchmarks/results"
 OUTPUT = ROOT / "benchmarks/published/verdicts-h200.jsonl.xz"
@@ -83,6 +84,8 @@ def modules(production: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the verdicts on modules of live models."""
     for slug, found in production["verdicts"].items():
         name, _, submission = slug.partition("/")
+        if submission == COMPOSITION:  # of several tasks
+            continue
         agent, made_by = MODULE_MADE_BY[submission]
         architecture, _ = find_task(name)
         yield {

@@ -124,6 +124,16 @@ def test_three_modules_of_most_chosen_architectures_in_all_families_have_submiss
     assert not any("triton" in each.slug for each in production.submissions(CPU))
 
 
+def test_composition_leaves_out_modules_inside_others_and_needs_two() -> None:
+    slugs = {each.slug: each for each in production.submissions(GPU)}
+    names = {slug: [part.task.name for part in each.parts] for slug, each in slugs.items()}
+    assert names["dit/composition"] == ["dit_layer_norm", "dit_gelu"], "one norm has another inside"
+    assert names["rwkv/composition"] == list(production.CHOSEN["rwkv"].kernels)
+    assert "point_attention/composition" not in names
+    first = slugs["rwkv_self_attention/triton"].parts[0]
+    assert first in slugs["rwkv/composition"].parts
+
+
 def test_one_submission_of_each_module_comes_first_and_then_the_repeated_ones() -> None:
     chosen = production.submissions(GPU)
     found = [(each.slug, number) for each, number in production.order(chosen, 2)]
@@ -185,7 +195,8 @@ COMPILED = [each for each in production.submissions(CPU) if each.slug.endswith("
 
 @pytest.mark.parametrize("slug", [each.slug for each in COMPILED])
 def test_compiled_submission_imports_torch_and_compiles_the_forward_of_the_class(slug: str) -> None:
-    source = next(each.source for each in COMPILED if each.slug == slug)
+    (part,) = next(each.parts for each in COMPILED if each.slug == slug)
+    (source,) = part.files.values()
     tree = ast.parse(source)
     imports = [node for node in tree.body if isinstance(node, ast.Import)]
     assert [alias.name for node in imports for alias in node.names].count("torch") == 1
