@@ -160,6 +160,8 @@ def _written(
         "flags": list(converted.flags),
         "fingerprint": converted.fingerprint,
     }
+    if suite.tolerance:
+        origin["tolerance"] = suite.tolerance
     toml = converted.files["task.toml"] + "\n[source]\n" + _lines(origin)
     place = target / problem.name
     written = "changed" if place.is_dir() else "new"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import itertools
 import math
 import secrets
@@ -83,6 +85,12 @@ class Reference:
     def suite_call(self) -> dict[str, Any] | None:
         """The call of the suite's module; None for an operator of this project."""
         return self.operator.suite_call(self.case, self._seed, self._made[1])
+
+    def by(self, precision: str) -> Reference:
+        """Return the same case with outputs by another rule of precision."""
+        other = copy.copy(self)
+        other.operator = dataclasses.replace(self.operator, precision=precision)
+        return other
 
     def draw(self, family: str = FAMILIES[0]) -> dict[str, torch.Tensor]:
         """Return fresh inputs from a secret seed, in the dtypes of the case, with the weights."""

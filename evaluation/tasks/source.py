@@ -28,6 +28,8 @@ class Source:
     flags: tuple[str, ...] = ()
     fingerprint: str = ""
     """A hash of the traced operations, which equal computations share."""
+    tolerance: float = 0.0
+    """The absolute and relative error that the suite's check allows in float32; 0 if unknown."""
 
 
 def read_source(table: Table) -> Source | None:
@@ -44,6 +46,7 @@ def read_source(table: Table) -> Source | None:
         version=item.integer("version"),
         flags=tuple(map(str, item.items("flags", "strings", least=0))),
         fingerprint=item.string("fingerprint"),
+        tolerance=item.positive("tolerance") if item.has("tolerance") else 0.0,
     )
     item.finish()
     return source

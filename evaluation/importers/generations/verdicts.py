@@ -17,6 +17,7 @@ from evaluation.judge.request import Request
 from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.kinds.kernel.load import load_task
 from evaluation.sandbox.untrusted_text import printable
+from evaluation.tasks.operator import SUITE
 from evaluation.tasks.spec import Task
 from evaluation.types import GateName, GateResult, Reason, Report, Verdict
 
@@ -118,6 +119,7 @@ def _judged(status: str, reason: str, message: str, seconds: float | None) -> di
         "noisy": None,
         "hidden_speedup": None,
         "precision_rule": None,
+        "right_by": None,
         "seconds": None if seconds is None else round(seconds, 1),
         "judge_version": JUDGE_VERSION,
     }
@@ -133,6 +135,7 @@ def judged_of(report: Report, seconds: float) -> dict[str, Any]:
         "broke_at": details.get("broke_at"),
         "noisy": report.noisy,
         "precision_rule": details.get("precision_rule"),
+        "right_by": details.get("right_by"),
         "hidden_speedup": report.unseen and round(report.unseen.speedup, 4),
     }
     if report.seen:
@@ -154,7 +157,11 @@ def status_of(report: Report) -> str:
         case Verdict.FAILED if report.reason in AGAINST_RULES:
             return "forbidden"
         case Verdict.FAILED:
-            return "wrong" if report.reason in WRONG else "failed"
+            if report.reason not in WRONG:
+                return "failed"
+            return (
+                "suite_right" if SUITE in report.gates[-1].detail.get("right_by", ()) else "wrong"
+            )
         case Verdict.DISPUTED | Verdict.INCONCLUSIVE:
             return "inconclusive"
         case Verdict.BROKEN | Verdict.SKIPPED:

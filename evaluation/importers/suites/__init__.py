@@ -44,6 +44,8 @@ class Suite:
     """Returns the files of a checkout that look like a problem's and have no effect."""
     precision: str = "ieee"
     """The rule by which its problems in float32 are judged."""
+    tolerance: float = 0.0
+    """The absolute and relative error that its check allows in float32; 0 for another rule."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Categories that are refused, with the reason."""
 

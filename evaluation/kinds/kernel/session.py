@@ -36,6 +36,7 @@ from evaluation.errors import Broken, Unsupported
 from evaluation.kinds.kernel import control
 from evaluation.kinds.kernel.baselines import cached_times
 from evaluation.kinds.kernel.builds import Build
+from evaluation.kinds.kernel.rules import kept_rules
 from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.sandbox import untrusted_files
 from evaluation.tasks.domain import tensor_bytes
@@ -207,6 +208,21 @@ class MeasurementSession:
                 outputs = [ring.outputs.slot(slot) for slot in range(len(some))]
                 worst = max(worst, compare_launches(reference, inputs, outputs, ring.secret, where))
         return worst
+
+    def kept_rules(self, case: Case) -> list[str]:
+        """Return the rules of precision that the candidate keeps on inputs as its suite draws them.
+
+        Raises: SubmissionError.
+        """
+        workload = self._workload(case)
+        with BufferRing(workload, 1, self._memory) as ring:
+            candidate = self.process("candidate")
+            ring.bind(candidate)
+            inputs = workload.reference.draw()
+            ring.write([inputs])
+            candidate.run(0, 1)
+            candidate.require_idle()
+            return kept_rules(workload.reference, inputs, ring.outputs.slot(0))
 
     def measure(self, case: Case, plan: Plan, baseline: str = "") -> Measurement:
         """Measure the candidate against a live baseline on one case.

@@ -24,6 +24,7 @@ from evaluation.importers.checkout import Checkout
 from evaluation.importers.importer import CACHE, import_suite
 from evaluation.importers.suites import suites
 from evaluation.kinds.kernel.load import load_task
+from evaluation.kinds.kernel.rules import kept_rules
 from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.tasks.loaded_code import LoadedCode
 from evaluation.tasks.reference import CPU, Reference
@@ -391,6 +392,29 @@ def test_inputs_that_a_suite_makes_are_drawn_whole(imported: Path) -> None:
 
 def test_float32_problems_are_judged_by_the_rule_tf32(imported: Path) -> None:
     assert task_of(imported, LINEAR).operator.precision == "tf32"
+
+
+@pytest.mark.parametrize(
+    ("bits", "error", "expected"),
+    [
+        (23, 0.0, ["suite", "tf32", "ieee"]),
+        (10, 0.0, ["tf32"]),
+        (23, 3e-5, ["suite", "tf32"]),
+        (23, 1e-2, []),
+    ],
+)
+def test_rules_of_precision_depend_on_the_largest_error(
+    imported: Path, bits: int, error: float, expected: list[str]
+) -> None:
+    task = task_of(imported, LINEAR)
+    reference = Reference(task.operator, task.checked_cases()[0], seed=1)
+    inputs = reference.draw()
+    wide = {name: value.double() for name, value in inputs.items()}
+    x = torch.round(wide["x"] * 2**bits) / 2**bits
+    y = x @ wide["linear_weight"].T + wide["linear_bias"]
+    y = torch.nn.functional.layer_norm(y, y.shape[-1:], wide["norm_weight"], wide["norm_bias"])
+    outputs = {"out": (y + error).float()}
+    assert kept_rules(reference, inputs, outputs) == expected
 
 
 def test_process_for_task_code_has_the_weights_and_the_call_that_the_code_has_here(

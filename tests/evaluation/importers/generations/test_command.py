@@ -24,6 +24,7 @@ from tests.waiting import until
 ROOT = Path(__file__).parents[4]
 RIGHT = problem("torch.relu(x) * self.weight * self.factor").replace("Model", "ModelNew")
 WRONG = problem("x * self.weight * self.factor").replace("Model", "ModelNew")
+ROUGH = RIGHT.replace("* self.factor", "* (self.factor * 1.00003)")
 SOURCES = {
     (1, 0): RIGHT,
     (1, 1): WRONG,
@@ -31,6 +32,7 @@ SOURCES = {
     (1, 3): "Here is the kernel:",
     (1, 4): RIGHT.replace("factor):", "factor, more):"),
     (1, 5): f"{RIGHT}\ntorch.jit.script(torch.relu)\n",
+    (1, 6): ROUGH,
     (2, 0): RIGHT,
 }
 """Sources by problem and sample; there is no problem 2."""
@@ -74,14 +76,14 @@ def test_dry_run_counts_what_can_be_judged(
     code = main(arguments(folder, imported, tmp_path / "none", "--dry-run", "--json"))
 
     counts = json.loads(capsys.readouterr().out)
-    assert code == 0 and (counts["generations"], counts["judgeable"]) == (7, 3)
+    assert code == 0 and (counts["generations"], counts["judgeable"]) == (8, 4)
     assert counts["reasons"] == {
         "the problem was not imported": 1,
         "not Python": 1,
         "__init__ takes other arguments": 1,
         "UNSUPPORTED": 1,
     }
-    assert (counts["different"]["sources"], counts["different"]["judgeable"]) == (6, 2)
+    assert (counts["different"]["sources"], counts["different"]["judgeable"]) == (7, 3)
     assert counts["different"]["reasons"] == counts["reasons"]
     assert not (tmp_path / "none").exists()
 
@@ -130,11 +132,14 @@ def test_campaign_that_was_killed_continues_with_its_records(
         (1, 3): "failed",
         (1, 4): "not_judged",
         (1, 5): "unsupported",
+        (1, 6): "suite_right",
         (2, 0): "not_judged",
     }
     assert by_place[1, 4]["reason"] == campaign.OTHER_ARGUMENTS
     assert by_place[1, 0] == by_place[1, 2] and by_place[1, 0]["speedup"] > 0
     assert by_place[1, 0]["precision_rule"] == "tf32"
+    assert by_place[1, 0]["right_by"] == ["suite", "tf32", "ieee"]
+    assert (by_place[1, 1]["right_by"], by_place[1, 6]["right_by"]) == ([], ["suite"])
     assert head["ended_at"] and head["collections"]["mine"]["title"] == "mine"
     told = {str(each["judged"]["message"]) for each in found if each["task"]}
     assert [text for text in told if "torch" in text] == [by_place[1, 5]["message"]]
@@ -169,7 +174,7 @@ def test_packed_folder_has_sources_and_tasks(
     assert (target / packed.RECORDS).read_text() == "kept"
     assert not (target / packed.IMPORTED / "old").exists()
     counts = dry_run(target, capsys)
-    assert (counts["generations"], counts["judgeable"]) == (7, 3)
+    assert (counts["generations"], counts["judgeable"]) == (8, 4)
 
 
 def dry_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def test_record_has_no_source_and_the_key_of_its_generation() -> None:
     assert made["claimed"] == {"right": True, "speedup": 2.0, "hardware": "", "baseline": ""}
     assert set(made["judged"]) == {
         *("status", "reason", "message", "gate", "broke_at", "speedup", "low", "high"),
-        *("noisy", "hidden_speedup", "precision_rule", "seconds", "judge_version"),
+        *("noisy", "hidden_speedup", "precision_rule", "right_by", "seconds", "judge_version"),
     }
 
 

@@ -14,7 +14,9 @@ from evaluation.tasks.source import Source
 from evaluation.tasks.spec import Task
 from evaluation.types import Case, Reason, Verdict
 
-SOURCE = Source("s", "S", "https://example.org/s", "0" * 40, "p.py", "0" * 64, "MIT", "f", 1, "")
+SOURCE = Source(
+    "s", "S", "https://example.org/s", "0" * 40, "p.py", "0" * 64, "MIT", "f", 1, "", tolerance=0.1
+)
 
 
 class Session:
@@ -33,6 +35,10 @@ class Session:
         if case.kind == self.fails:
             raise SubmissionError(self.reason, f"case {case.name}: wrong")
         return 0.25
+
+    def kept_rules(self, case: Case) -> list[str]:
+        assert case.kind != correctness.BOUNDARY
+        return ["suite"]
 
     def end_process(self, name: str) -> None:
         self.ended.append(name)
@@ -61,6 +67,7 @@ def test_kernel_right_at_the_sizes_of_its_suite_alone_is_specialised(
     assert result.passed == own
     assert result.detail["broke_at"] == trial.broke_at != ""
     assert result.detail["precision_rule"] == "ieee"
+    assert result.detail["right_by"] == ["suite"]
     assert session.ended == ["candidate"], "another process is timed"
     skipped = generalization.judge(trial)
     assert skipped.verdict is Verdict.SKIPPED
@@ -70,6 +77,8 @@ def test_kernel_wrong_at_a_size_of_its_suite_fails(task: Task, tmp_path: Path) -
     kind = task.cases(correctness.Split.SEEN)[0].kind
     result = correctness.judge(trial_of(task, Session(fails=kind), tmp_path))
     assert result.verdict is Verdict.FAILED
+    assert result.detail["right_by"] == ["suite"]
+    assert result.message.endswith("; right by the suite's own tolerance")
 
 
 @pytest.mark.parametrize("reason", [Reason.INPUT_MUTATED, Reason.FORBIDDEN])
@@ -82,3 +91,4 @@ def test_kernel_of_another_task_fails_at_any_size(task: Task, tmp_path: Path) ->
     session = Session(fails="boundary")
     result = correctness.judge(trial_of(task, session, tmp_path, of_suite=False))
     assert result.verdict is Verdict.FAILED
+    assert "right_by" not in result.detail

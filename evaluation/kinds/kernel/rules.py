@@ -1,0 +1,39 @@
+"""Rules of precision by which a kernel's values are right: its suite's own, `tf32` and `ieee`."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import torch
+
+from evaluation.bench.memory.verify import acceptable
+from evaluation.tasks.operator import IEEE, SUITE, TF32
+from evaluation.tasks.reference import ExpectedOutput, Reference, Tensors
+
+ESTIMATES = 3
+"""Estimates of the size of roundings, by one of which values must be right."""
+
+
+def kept_rules(reference: Reference, inputs: Tensors, outputs: Tensors) -> list[str]:
+    """Return the rules by which the outputs of one launch are right, in float32.
+
+    What `ieee` allows, `tf32` does too. A suite's own tolerance is that from the exact values here,
+    where the suite itself compares with those of PyTorch.
+    """
+    kept = []
+    for rule in (IEEE, TF32):
+        found = reference.by(rule).estimates(inputs)
+        if any(acceptable(outputs, expected) for expected in islice(found, ESTIMATES)):
+            kept = [TF32] if rule == TF32 else [TF32, IEEE]
+            break
+    source = reference.operator.source
+    if source and source.tolerance:
+        expected = reference.expected(inputs)
+        if all(_close(outputs[name], expected[name], source.tolerance) for name in expected):
+            kept = [SUITE, *kept]
+    return kept
+
+
+def _close(got: torch.Tensor, expected: ExpectedOutput, tolerance: float) -> bool:
+    exact = expected.rounded.double()
+    return torch.allclose(got.double(), exact, rtol=tolerance, atol=tolerance)
