@@ -84,6 +84,7 @@ class JudgedOut(TypedDict):
     noisy: bool
     hidden_speedup: float | None
     precision_rule: str
+    right_by: list[str] | None
     device: str
     judge_version: str
 

@@ -51,6 +51,7 @@ class JudgedOut(Schema):
     noisy: bool
     hidden_speedup: float | None
     precision_rule: str
+    right_by: list[str] | None
     device: str = Field(validation_alias="file.device")
     judge_version: str
 

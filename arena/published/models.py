@@ -16,6 +16,7 @@ from arena.published.outcomes import (
     NO_VERDICT,
     OUTCOMES,
     RIGHT_AT_SUITE_SIZE,
+    RULES,
     UNDECIDED,
     Described,
     Outcome,
@@ -87,6 +88,8 @@ class PublishedKernel(models.Model):
     noisy = models.BooleanField(default=False)
     hidden_speedup = models.FloatField(null=True, blank=True)
     precision_rule = models.CharField(max_length=20, blank=True)
+    right_by = models.JSONField(null=True, blank=True)
+    """Rules by which it is right at the suite's size; null where the judge noted none."""
     seconds = models.FloatField(null=True, blank=True)
     judge_version = models.CharField(max_length=50)
 
@@ -150,6 +153,11 @@ class PublishedKernel(models.Model):
     @property
     def is_right_at_suite_size(self) -> bool:
         return self.status in RIGHT_AT_SUITE_SIZE
+
+    @property
+    def rules(self) -> str:
+        """Return the rules of precision by which it is right at the suite's size, in words."""
+        return ", ".join(RULES.get(rule, rule) for rule in self.right_by or ()) or "none"
 
     @property
     def is_claimed_right(self) -> bool:

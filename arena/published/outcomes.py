@@ -29,11 +29,13 @@ DEVICE_NAME = re.compile(r"[A-Z]{0,4}\d{2,4}[A-Z]?")
 class Status(StrEnum):
     """Verdicts on a published kernel.
 
-    A *passed* one is right at any size, a *specialised* one at the suite's sizes alone.
+    A *passed* one is right at any size, a *specialised* one at the suite's sizes alone. One that is
+    *right for its suite alone* is so by the suite's check there, and not by this judge.
     """
 
     PASSED = "passed"
     SPECIALISED = "specialised"
+    SUITE_RIGHT = "suite_right"
     WRONG = "wrong"
     FORBIDDEN = "forbidden"
     FAILED = "failed"
@@ -42,6 +44,12 @@ class Status(StrEnum):
     NOT_JUDGED = "not_judged"
 
 
+RULES = {
+    "suite": "its suite's own tolerance",
+    "tf32": "products in TF32",
+    "ieee": "IEEE float32",
+}
+"""Rules of precision that a kernel may keep at the suite's size, the suite's own first."""
 RIGHT_AT_SUITE_SIZE = (Status.PASSED, Status.SPECIALISED)
 NO_VERDICT = (Status.UNSUPPORTED, Status.INCONCLUSIVE, Status.NOT_JUDGED)
 
@@ -95,6 +103,7 @@ class Outcome(StrEnum):
     SLOWER = "slower"
     RIGHT = "right"
     SPECIALISED = "specialised"
+    SUITE_RIGHT = "suite-right"
     WRONG = "wrong"
     FORBIDDEN = "forbidden"
     FAILED = "failed"
@@ -147,6 +156,13 @@ OUTCOMES = {
             "disputed",
         ),
         Described(
+            Outcome.SUITE_RIGHT,
+            "right for its suite alone",
+            "Within the suite's own tolerance on inputs as the suite draws them, and wrong by this "
+            "judge, which draws others too and allows no more than roundings explain.",
+            "disputed",
+        ),
+        Described(
             Outcome.WRONG, "wrong", "Its values are wrong at the suite's own sizes.", "failed"
         ),
         Described(
@@ -174,6 +190,7 @@ OUTCOMES = {
 """Every outcome with its label and its rule, in the order of the page."""
 OF_STATUS = {
     Status.SPECIALISED: Outcome.SPECIALISED,
+    Status.SUITE_RIGHT: Outcome.SUITE_RIGHT,
     Status.WRONG: Outcome.WRONG,
     Status.FORBIDDEN: Outcome.FORBIDDEN,
     Status.FAILED: Outcome.FAILED,

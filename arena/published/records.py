@@ -93,6 +93,7 @@ class Judged(Known):
     noisy: bool | None = False
     hidden_speedup: Ratio = None
     precision_rule: Optional = ""
+    right_by: list[Word] | None = None
     seconds: Number | None = None
     judge_version: Optional = ""
 

@@ -82,6 +82,9 @@ def one_of_each_outcome() -> list[dict[str, Any]]:
         kernel_line(
             5, 8.0, "specialised", 3.0, judged_gate="correctness", judged_broke_at="65 x 1"
         ),
+        kernel_line(
+            13, 4.0, "suite_right", judged_reason="WRONG_VALUES", judged_right_by=["suite"]
+        ),
         kernel_line(6, 368.0, "wrong", judged_reason="WRONG_VALUES", model="Model B"),
         kernel_line(7, 80.0, "forbidden", judged_reason="private_api", model="Model B"),
         kernel_line(8, 1.1, "failed", judged_reason="COMPILE_ERROR", collection="second"),

@@ -129,8 +129,8 @@ def test_load_takes_a_ratio_that_is_not_positive_for_none(tmp_path: Path) -> Non
 
 def test_each_outcome_is_that_of_its_line(tmp_path: Path) -> None:
     load_claims(tmp_path, one_of_each_outcome())
-    found = sorted(PublishedKernel.objects.all(), key=lambda each: int(each.problem))
-    assert [each.outcome for each in found] == list(OUTCOMES)
+    found = {int(each.problem): each.outcome for each in PublishedKernel.objects.all()}
+    assert [found[line["problem"]] for line in one_of_each_outcome()] == list(OUTCOMES)
 
 
 def test_filters_select_by_every_name(tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ def test_finding_counts_judged_kernels_that_are_claimed_right(tmp_path: Path) ->
     load_claims(tmp_path, lines)
     found = finding(kernels())
     assert found is not None
-    assert (found.models, found.kernels, found.right, found.specialised) == (2, 8, 4, 1)
-    assert (found.neither, found.faster, found.holds) == (3, 7, 1)
-    assert found.other_devices == 6 and found.devices == ("NVIDIA H100 80GB HBM3",)
+    assert (found.models, found.kernels, found.right, found.specialised) == (2, 9, 4, 1)
+    assert (found.suite_right, found.neither, found.faster, found.holds) == (1, 3, 8, 1)
+    assert found.other_devices == 7 and found.devices == ("NVIDIA H100 80GB HBM3",)
 
 
 def test_finding_leaves_out_ratios_that_are_no_claim_of_a_speedup(tmp_path: Path) -> None:
@@ -175,12 +175,12 @@ def test_finding_without_a_claim_is_none(tmp_path: Path) -> None:
 def test_figures_of_a_model_compare_the_same_kernels(tmp_path: Path) -> None:
     load_claims(tmp_path, one_of_each_outcome())
     one, other = by_model(kernels())
-    assert (one.model, one.kernels, one.judged) == ("Model A", 7, 6)
-    assert (one.claimed_right, one.right_at_suite_size, one.right) == (6, 5, 4)
+    assert (one.model, one.kernels, one.judged) == ("Model A", 8, 7)
+    assert (one.claimed_right, one.right_at_suite_size, one.right) == (7, 5, 4)
     assert one.compared == 4 and one.claimed is not None and one.measured is not None
     assert one.claimed.value == pytest.approx((2.0 * 20.0 * 1.4 * 8.0) ** 0.25)
     assert one.measured.value == pytest.approx((1.9 * 1.5 * 0.7 * 3.0) ** 0.25)
-    assert one.fast_one == pytest.approx(3 / 6)
+    assert one.fast_one == pytest.approx(3 / 7)
     assert other.judged == 2 and other.measured is None and other.fast_one == 0
 
 

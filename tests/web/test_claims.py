@@ -38,16 +38,17 @@ def test_page_and_home_have_the_finding_and_the_page_every_class(
     page = text_of(client, "/claims/")
     for each in OUTCOMES.values():
         assert each.rule.replace("'", "&#x27;") in page
-    assert "Of <strong>8</strong> kernels that 2 models or agents published as right" in page
-    assert "<strong>4</strong> are right at any size, 1 only at the sizes of its suite" in page
-    faster = "7 claims to be faster than the baseline, <strong>1</strong> holds"
+    assert "Of <strong>9</strong> kernels that 2 models or agents published as right" in page
+    shares = "1 only at the sizes of its suite, 1 by the check of its suite alone, and 3 are wrong"
+    assert f"<strong>4</strong> are right at any size, {shares}" in page
+    faster = "8 claims to be faster than the baseline, <strong>1</strong> holds"
     assert f"Of {faster} on NVIDIA H100 80GB HBM3." in page
     home = text_of(client, "/")
     assert (
-        "Of 8 kernels that models published as right, <strong>4</strong> are right at any" in home
+        "Of 9 kernels that models published as right, <strong>4</strong> are right at any" in home
     )
     assert f"of {faster} on NVIDIA H100 80GB HBM3" in home
-    assert "(6 were claimed on other hardware)" in home
+    assert "(7 were claimed on other hardware)" in home
     assert '<a href="/claims/#suites">Models on KernelBench</a>' in home
     assert 'href="/claims/#suites">Published kernels of models</a>' in text_of(
         client, "/leaderboard/"
@@ -65,8 +66,8 @@ def test_classes_count_kernels_that_their_collection_calls_wrong(
     lines = [*one_of_each_outcome(), kernel_line(10, None, "wrong", claimed_right=False)]
     load_claims(tmp_path, lines)
     page = " ".join(text_of(client, "/claims/").split())
-    assert "Of 10 kernels, 1 of which their own collection calls wrong; the first rule" in page
-    assert "Of <strong>8</strong> kernels that 2 models or agents published as right" in page
+    assert "Of 11 kernels, 1 of which their own collection calls wrong; the first rule" in page
+    assert "Of <strong>9</strong> kernels that 2 models or agents published as right" in page
 
 
 def test_page_has_the_reasons_of_each_class_and_boards_their_precision_rule(
@@ -109,6 +110,19 @@ def test_pages_of_the_claims_that_were_followed_by_hand_have_the_outcome_of_the_
         assert f">{kernel.described.label}</span>" in page
         for ratio in re.findall(r": ([\d.]+)x", outcome):
             assert f"<dd>{ratio}×" in page, (kernel, outcome)
+
+
+def test_page_of_a_kernel_that_is_right_for_its_suite_alone_names_the_rules(
+    client: Any, tmp_path: Path
+) -> None:
+    load_claims(tmp_path, one_of_each_outcome())
+    kernel = PublishedKernel.objects.get(status="suite_right")
+    page = text_of(client, kernel.get_absolute_url())
+    assert "right for its suite alone" in page
+    rules = "its suite&#x27;s own tolerance, on inputs as its suite draws them"
+    assert f"<dt>Right by</dt><dd>{rules}</dd>" in page
+    other = PublishedKernel.objects.get(status="specialised")
+    assert "<dt>Right by</dt>" not in text_of(client, other.get_absolute_url())
 
 
 def test_filters_narrow_the_page_and_unknown_ones_are_named(client: Any, tmp_path: Path) -> None:
@@ -222,7 +236,7 @@ def test_filter_by_class_leaves_figures_of_models_over_all_classes(
 ) -> None:
     load_claims(tmp_path, one_of_each_outcome())
     page = text_of(client, "/claims/?outcome=wrong")
-    assert "Of <strong>8</strong> kernels that 2 models or agents published as right" in page
+    assert "Of <strong>9</strong> kernels that 2 models or agents published as right" in page
     assert "kb1_6_relu" in page and "kb1_7_relu" not in page
     assert re.search(r'outcome=wrong" aria-current="true"', page)
 

@@ -17,6 +17,7 @@ STYLES = {
     Outcome.SLOWER: ("var(--pink)", "triangle-down"),
     Outcome.RIGHT: ("var(--series-2)", "triangle-up"),
     Outcome.SPECIALISED: ("var(--amber)", "square"),
+    Outcome.SUITE_RIGHT: ("var(--amber)", "square-open"),
     Outcome.WRONG: ("var(--red)", "x"),
     Outcome.FORBIDDEN: ("var(--red)", "star-diamond"),
     Outcome.FAILED: ("var(--ink-3)", "cross"),

@@ -34,6 +34,7 @@ class Finding:
     kernels: int
     right: int
     specialised: int
+    suite_right: int
     faster: int
     holds: int
     other_devices: int
@@ -41,8 +42,8 @@ class Finding:
 
     @property
     def neither(self) -> int:
-        """Return how many are not right at any of the sizes that were tried."""
-        return self.kernels - self.right - self.specialised
+        """Return how many are right by no rule at any of the sizes that were tried."""
+        return self.kernels - self.right - self.specialised - self.suite_right
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ def finding(kernels: Sequence[PublishedKernel]) -> Finding | None:
         kernels=len(counted),
         right=sum(each.is_right for each in counted),
         specialised=sum(each.outcome == Outcome.SPECIALISED for each in counted),
+        suite_right=sum(each.outcome == Outcome.SUITE_RIGHT for each in counted),
         faster=len(claims),
         holds=sum(each.outcome == Outcome.HOLDS for each in claims),
         other_devices=sum(each.is_on_other_device for each in claims),

@@ -50,7 +50,7 @@ COLUMNS = (
     "id", "collection", "model", "suite", "level", "problem", "task", "sample", "sha256", "source",
     "language", "claimed_right", "claimed_speedup", "claimed_hardware", "claimed_baseline",
     "outcome", "status", "reason", "message", "gate", "broke_at", "speedup", "low", "high",
-    "noisy", "hidden_speedup", "precision_rule", "seconds",
+    "noisy", "hidden_speedup", "precision_rule", "right_by", "seconds",
 )  # fmt: skip
 
 
