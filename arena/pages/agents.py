@@ -6,7 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.core.paginator import Paginator
 from django.db.models import Count, Sum
@@ -25,13 +25,20 @@ from arena.catalog.availability import (
 from arena.catalog.models import EXTERNAL, Agent, Harness
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value
-from arena.leaderboard.ranking.boards import Board, boards, boards_of_tracks, categories
+from arena.leaderboard.ranking.boards import (
+    Board,
+    boards,
+    boards_of_runs,
+    boards_of_tracks,
+    categories,
+)
 from arena.leaderboard.ranking.rankings import Row
-from arena.leaderboard.ranking.results import computed, snapshot
+from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
 from arena.leaderboard.ranking.table import origin_of
 from arena.pages.fragments import is_inserted
 from arena.pages.home import unseen_scale
 from arena.pages.leaderboard.board import scale_of
+from arena.pages.leaderboard.board_view import address_of
 from arena.runs.agents import visible_to
 from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet
@@ -59,14 +66,14 @@ class Spent:
 
 @dataclass(frozen=True)
 class Listed:
-    """One agent of the list; `row` is its place on the board of the device with most results."""
+    """One agent of the list; `row` is its place on `board`, the first one of its page."""
 
     kind: str
     agent: Agent
     harness: str
     availability: Availability
+    board: Board | None
     row: Row | None
-    device: str
     spent: Spent
 
     @property
@@ -141,23 +148,28 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
     shown = get_object_or_404(visible_to(request.user), slug=slug)
     runs = Run.objects.visible_to(request.user).filter(agent=shown)
     recent = list(runs.with_names()[:MAX_RECENT_RUNS])
-    places = _places(shown)
+    places = _places(shown, snapshot())
     asked = request.GET.get("hardware", "")
     chosen = [each for each in places if each[0].filters.hardware == asked]
     place = next(iter(chosen or places), None)
     strengths = _categories(place[0], shown) if place else []
+    of_categories = [
+        (name, row, address_of(replace(place[0].filters, category=name)))
+        for name, row in strengths
+        if place
+    ]
     harness = Harness.objects.filter(name=shown.adapter).first()
     context = {
         "agent": shown,
         "harness": harness,
         "availability": availability(shown, live_workers(), harness),
         "spent": _spent(runs).get(shown.pk, Spent()),
-        "places": places,
+        "places": [(board, row, address_of(board.filters)) for board, row in places],
         "devices": list(dict.fromkeys(each.device for each, _ in places)),
         "board": place and place[0],
         "row": place and place[1],
         "places_scale": scale_of(row for _, row in places),
-        "categories": strengths,
+        "categories": of_categories,
         "scale": Scale.over([row for _, row in strengths], "unseen_low", "unseen_high"),
         "recent": recent,
         "recent_scale": unseen_scale(recent),
@@ -192,32 +204,34 @@ def _verdicts(runs: RunQuerySet) -> list[tuple[str, str, str, int]]:
     return sorted(counted.annotate(Count("pk")), key=lambda each: (-each[-1], each))
 
 
-def _places(agent: Agent) -> list[tuple[Board, Row]]:
+def _places(agent: Agent, now: Snapshot) -> list[tuple[Board, Row]]:
     """Return the place of an agent on the board of each device.
 
-    Where it has no rank there, the boards of tracks where it has one come first.
+    Where it has no rank there, the boards of tracks where it has one come first. Of a device whose
+    board leaves its runs out, by their tasks or their judge, it is that on the boards of its runs.
     """
-    found, now = [], snapshot()
+    found: list[tuple[Board, Row]] = []
     for board in boards(origin_of(agent), now):
         own = [(board, row) for row in board.rows if row.agent.pk == agent.pk]
         if not any(row.rank for _, row in own):
             of_tracks = [(b, row) for b in boards_of_tracks(board, now) for row in b.ranked]
             own = [each for each in of_tracks if each[1].agent.pk == agent.pk] + own
         found += own
-    return found
+    devices = {board.device for board, _ in found}
+    others = [
+        (board, row)
+        for board in boards_of_runs(agent.pk, origin_of(agent), now)
+        if board.device not in devices
+        for row in board.rows
+        if row.agent.pk == agent.pk
+    ]
+    return found + others
 
 
 def _categories(board: Board, agent: Agent) -> list[tuple[str, Row]]:
     """Return the place of an agent on the ranking of each category of a board."""
     found = categories(board.filters)
     return [(n, row) for n, each in found.items() for row in each.rows if row.agent.pk == agent.pk]
-
-
-def _placed(found: tuple[Row, Board] | None) -> tuple[Row | None, str]:
-    if found is None:
-        return None, ""
-    row, board = found
-    return row, board.device.name if board.device else ""
 
 
 def _listed(
@@ -228,19 +242,13 @@ def _listed(
 ) -> list[Listed]:
     """Return agents, each after its kind, with their availability, place and spending."""
     now = snapshot()
-    every = [*boards(EXTERNAL, now)[::-1], *boards(shown=now)[::-1]]
-    rows = {row.agent.pk: (row, b) for b in every for row in b.rows}
-    return [
-        Listed(
-            kind,
-            agent,
-            harnesses.get(agent.adapter, agent.adapter),
-            found[agent.pk],
-            *_placed(rows.get(agent.pk)),
-            spent.get(agent.pk, Spent()),
-        )
-        for kind, agent in placed
-    ]
+    listed = []
+    for kind, agent in placed:
+        board, row = next(iter(_places(agent, now)), (None, None))
+        harness = harnesses.get(agent.adapter, agent.adapter)
+        of = spent.get(agent.pk, Spent())
+        listed.append(Listed(kind, agent, harness, found[agent.pk], board, row, of))
+    return listed
 
 
 def _spent_by_all(runs: RunQuerySet, own: bool) -> dict[int, Spent]:

@@ -86,6 +86,28 @@ def test_quarantined_run_and_agent_keep_their_page_with_the_reason(judged, clien
     assert "/agents/a/" not in board and "/agents/a/" in disqualified
 
 
+def test_agent_that_the_board_of_its_device_leaves_out_has_the_place_of_its_own_runs(
+    judged, client
+):
+    judged("a", "relu", 2.0, judge_version="10")
+    judged("a", "gelu", 2.0, judge_version="10")
+    judged("a", "silu", 2.0, judge_version="10")
+    judged("later", "relu", 3.0, judge_version="12")
+    assert "/agents/later/" not in text_of(client, "/leaderboard/")
+    page = text_of(client, "/agents/later/")
+    assert "No judged run yet" not in page and "all else over 3 cpp-to-cpp tasks" in page
+    assert 'data-label="Tried">1/3' in page and "judge=12" in page
+    assert "33%" in page and "33%" in text_of(client, "/agents/"), "both show the same board"
+
+
+def test_agent_in_quarantine_is_not_said_to_have_no_run(judged, client):
+    run = judged("a", "relu", 2.0)
+    assert 'data-label="Tried">1/1' in text_of(client, "/agents/a/")
+    services.quarantine(run.agent, "It read the clock.")
+    page = text_of(client, "/agents/a/")
+    assert "In quarantine, so no board has its runs." in page and "No judged run yet" not in page
+
+
 def test_staff_act_on_a_run_and_an_agent_from_their_pages(start, client, bob):
     run = finished(start())
     links = (

@@ -50,6 +50,8 @@ from arena.leaderboard.ranking.task_sets import TaskSet, planned_tasks, task_set
 from arena.runs.scoring.judges import age_of, ages_of
 
 ORIGINS = {ARENA: "Agents of this arena", EXTERNAL: "Agents of users", EVERY: "All agents"}
+OF_BOARD = ("hardware", "suite", "track", "judge")
+"""Facets of the board of a single track."""
 NAMES = {"hardware": "device", "family": "model family", "judge": "judge version"}
 
 
@@ -138,6 +140,32 @@ def boards_of_tracks(of: Board, shown: Snapshot | None = None) -> list[Board]:
         return [each for each in found if each.ranked]
 
     return computed(now, ("boards of tracks", filters), compute)
+
+
+def boards_of_runs(agent: int, origin: str, shown: Snapshot | None = None) -> list[Board]:
+    """Return the boards of single tracks that an agent, by its id, has judged runs on.
+
+    Of a device, suite and track it is that of the newest judge. The one with the most of its runs
+    comes first.
+    """
+    now = shown or snapshot()
+    rows, facets = now.table.rows, [now.table.facets[name] for name in OF_BOARD]
+    own = np.flatnonzero(now.table.newest & (rows["agent"] == agent))
+    numbers, counts = np.unique(
+        np.stack([facet.numbers[own] for facet in facets]), axis=1, return_counts=True
+    )
+    newest: dict[tuple[str, ...], tuple[str, int]] = {}
+    for column, count in zip(numbers.T.tolist(), counts.tolist(), strict=True):
+        named = [facet.values[n] if n >= 0 else "" for facet, n in zip(facets, column, strict=True)]
+        *place, judge = named
+        if all(named) and age_of(judge) >= age_of(newest.get((*place,), ("", 0))[0]):
+            newest[(*place,)] = judge, count
+    most = sorted(newest.items(), key=lambda each: -each[1][1])
+    filters = (
+        Filters(hardware=device, suite=suite, track=track, judge=judge, origin=origin)
+        for (device, suite, track), (judge, _) in most
+    )
+    return [board(each, now) for each in filters]
 
 
 def categories(filters: Filters) -> dict[str, Ranking]:
