@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from arena.leaderboard.ranking.boards import board, holding_options
-from arena.leaderboard.ranking.fast_p import curves, x_of, y_of
+from arena.leaderboard.ranking.fast_p import curves, levels, x_of, y_of
 from arena.leaderboard.ranking.filters import NO_FILTERS, Filters
 from arena.leaderboard.ranking.results import snapshot
 from tests.arena import factories
@@ -140,6 +140,20 @@ def test_board_as_of_a_day_has_the_results_until_then(client, judged):
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("top", "marked"),
+    [
+        (1.0, [1.0, 0.5]),
+        (0.45, [0.4, 0.2]),
+        (0.38, [0.3, 0.2, 0.1]),
+        (0.2, [0.2, 0.1]),
+        (1 / 148, [1 / 148]),
+    ],
+)
+def test_axis_of_the_curve_marks_round_shares(top, marked):
+    assert levels(top) == marked
+
+
 def test_curve_is_the_share_of_all_tasks_above_p(three):
     now = snapshot()
     shown = board()

@@ -62,6 +62,18 @@ def y_of(share: float, top: float) -> float:
     return round(HEIGHT - BOTTOM - share / top * (HEIGHT - BOTTOM - TOP), 1)
 
 
+def levels(top: float) -> list[float]:
+    """Return the shares that a drawing marks: round ones up to `top`, two to four of them.
+
+    Of a `top` below two percent it is that alone, since labels are whole percents.
+    """
+    if top < 0.02:
+        return [top]
+    decade = 10.0 ** math.floor(math.log10(top / 2))
+    step = max(factor * decade for factor in (1, 2, 5) if factor * decade <= top / 2 * (1 + 1e-9))
+    return [round(number * step, 9) for number in range(int(top / step + 1e-9), 0, -1)]
+
+
 def curves(rows: Columns, tasks: Collection[int], name: str) -> dict[int, Curve]:
     """Return the curve of each agent of these runs, by its id, over a set of tasks.
 

@@ -30,7 +30,7 @@ from arena.leaderboard.ranking.boards import (
     results,
     unknown,
 )
-from arena.leaderboard.ranking.fast_p import MIN_P, MINOR_TICKS, Curve, curves, x_of, y_of
+from arena.leaderboard.ranking.fast_p import MIN_P, MINOR_TICKS, Curve, curves, levels, x_of, y_of
 from arena.leaderboard.ranking.fast_p import TICKS as CURVE_TICKS
 from arena.leaderboard.ranking.filters import (
     ALL,
@@ -247,7 +247,7 @@ def _curve(shown: Board, page: Page[Row], now: Snapshot) -> dict[str, Any] | Non
         "lines": [(agent, each.path(top), n) for n, (agent, each) in enumerate(drawn)][::-1],
         "named": [(agent, n) for n, (agent, _) in enumerate(drawn[:NAMED_CURVES])],
         "ticks": [(tick, x_of(tick), tick in MINOR_TICKS) for tick in CURVE_TICKS],
-        "levels": [(share_, y_of(share_, top)) for share_ in (top, top / 2)],
+        "levels": [(share_, y_of(share_, top)) for share_ in levels(top)],
     }
 
 
