@@ -49,12 +49,12 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "mq_open": (240, 180), "fork": (57, None), "vfork": (58, None), "execve": (59, 221),
     "execveat": (322, 281), "sched_setaffinity": (203, 122), "clone": (56, 220),
     "clone3": (435, 435), "socket": (41, 198), "socketpair": (53, 199), "madvise": (28, 233),
-    "process_madvise": (440, 440),
+    "process_madvise": (440, 440), "fallocate": (285, 47),
 }  # fmt: skip
 """Numbers by architecture. Source: asm/unistd_64.h of x86-64, asm-generic/unistd.h of aarch64."""
 
 _STARTS_PROCESS = ("fork", "vfork", "execve", "execveat")
-_FILTERED = ("clone", "clone3", "socket", "socketpair", "madvise")
+_FILTERED = ("clone", "clone3", "socket", "socketpair", "madvise", "fallocate")
 """Calls that are refused by their arguments, or with another error."""
 _DENIED = NUMBERS.keys() - {*_STARTS_PROCESS, *_FILTERED, "sched_setaffinity"}
 
@@ -62,13 +62,14 @@ _SHARES_MEMORY = frozenset({"memfd_create"})
 _CONFINES = frozenset({"unshare", "mount", "mount_setattr"})
 """Calls that make the namespaces of a sandbox."""
 
-_CLONE_THREAD = 0x10000
-_CLONE_NEW = 0x7E020000
-"""All namespaces that clone makes: in a new user namespace a process has all capabilities."""
+_CLONE_THREAD, _OR_VFORK, _CLONE_NEW = 0x10000, 0x14000, 0x7E020000
+"""A thread that waits for another one as by vfork keeps signals from stopping its process. The last
+are all namespaces that clone makes: in a new user namespace a process has all capabilities."""
 _AF_INET, _AF_INET6, _AF_NETLINK, _NETLINK_ROUTE = 2, 10, 16, 0
 _AF_UNIX, _SOCK_DGRAM, _SOCK_SEQPACKET, _SOCKET_TYPES = 1, 2, 5, 15
-_MADV_COLLAPSE = 25
-"""It would give a candidate huge pages where the judge has small ones in shared memory."""
+_MADV_REMOVE, _OR_COLLAPSE, _PUNCH_HOLE = 9, 0xFFFFFFEF, 2
+"""By holes the baseline would map pages of shared memory anew, within its time. MADV_COLLAPSE, 25,
+would give a candidate huge ones where the judge has small ones."""
 _LOAD, _EQUAL, _GREATER, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x54, 0x06
 _NUMBER, _ARCH, _ARGUMENT = 0, 4, 16
 """Offsets in `struct seccomp_data`. The low half of an argument comes first."""
@@ -95,9 +96,8 @@ def _refuse_if(argument: int, test: int, value: int, bits: int = 0xFFFFFFFF) -> 
 
 
 def _allow_if(argument: int, test: int, value: int, bits: int = 0xFFFFFFFF) -> list[bytes]:
-    """Allow a call whose argument, of its low `bits`, passes the test; refuse any other."""
-    load = _op(_LOAD, _ARGUMENT + 8 * argument), _op(_AND, bits)
-    return [*load, _op(test, value, 0, 1), _ALLOW, _REFUSE]
+    """Allow such a call; refuse any other."""
+    return [*_refuse_if(argument, test, value, bits)[:3], _ALLOW, _REFUSE]
 
 
 def supported() -> bool:
@@ -132,13 +132,12 @@ def program(
 ) -> bytes:
     """Return the filter as a BPF program.
 
-    `fork` allows new processes and programs; `pinned` refuses a change of CPU affinity.
+    `fork` allows new processes and programs; `pinned` refuses holes in files and another affinity.
     `loopback` allows sockets of IP, beside Unix sockets of any kind, and `routes` those by which
     the C library lists the network interfaces.
     `unix_sockets` is `any`, `packets` or empty for none. A GPU's driver opens sockets of
     SOCK_SEQPACKET; services listen on streams. A pair of datagram sockets counts as a socket, since
-    either end can be connected anew.
-    `allowed` are the names of calls that it leaves alone.
+    either end can be connected anew. `allowed` are the names of calls that it leaves alone.
     """
     column = architecture.column
     steps = [_op(_LOAD, _ARCH), _op(_EQUAL, architecture.audit, 1, 0), _KILL, _op(_LOAD, _NUMBER)]
@@ -153,11 +152,12 @@ def program(
     if unix_sockets != "any":
         datagram = _refuse_if(1, _EQUAL, _SOCK_DGRAM, _SOCKET_TYPES)
         steps += _when(column, "socketpair", *datagram)
-    steps += _when(column, "madvise", *_refuse_if(2, _EQUAL, _MADV_COLLAPSE))
+    steps += _when(column, "madvise", *_refuse_if(2, _EQUAL, _MADV_REMOVE, _OR_COLLAPSE))
+    steps += pinned * _when(column, "fallocate", *_refuse_if(1, _ANY_BIT, _PUNCH_HOLE))
     if fork:
         steps += _when(column, "clone", *_refuse_if(0, _ANY_BIT, _CLONE_NEW))
     else:
-        steps += _when(column, "clone", *_allow_if(0, _ANY_BIT, _CLONE_THREAD))
+        steps += _when(column, "clone", *_allow_if(0, _EQUAL, _CLONE_THREAD, _OR_VFORK))
     return b"".join([*steps, _ALLOW])
 
 

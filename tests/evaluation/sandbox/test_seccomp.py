@@ -16,12 +16,13 @@ ALLOWED, KILLED, NOT_PERMITTED, NO_SUCH_CALL = 0x7FFF0000, 0x80000000, 0x0005000
 X32 = 0x40000000
 UNIX, INET, INET6, NETLINK, STREAM, DATAGRAM, RAW, PACKETS = 1, 2, 10, 16, 1, 2, 3, 5
 THREAD, PROCESS, BY_VFORK = 0x003D0F00, 0x01200011, 0x4111
+THREAD_BY_VFORK = THREAD | 0x4000
 POLICIES = [(fork, sockets) for fork in (False, True) for sockets in ("any", "packets", "")]
 CALLS = {
     "x86_64": {
         "read": 0, "socket": 41, "socketpair": 53, "clone": 56, "fork": 57, "vfork": 58,
         "execve": 59, "execveat": 322, "clone3": 435, "madvise": 28, "semget": 64, "msgget": 68,
-        "process_madvise": 440,
+        "process_madvise": 440, "fallocate": 285,
         "memfd_create": 319, "unshare": 272, "ptrace": 101, "sched_setaffinity": 203, "mount": 165,
         "bpf": 321, "open_by_handle_at": 304, "keyctl": 250, "io_uring_setup": 425,
     },
@@ -30,6 +31,7 @@ CALLS = {
         "clone3": 435, "madvise": 233, "semget": 190, "msgget": 186, "memfd_create": 279,
         "unshare": 97, "ptrace": 117, "sched_setaffinity": 122, "mount": 40, "bpf": 280,
         "open_by_handle_at": 265, "keyctl": 219, "io_uring_setup": 425, "process_madvise": 440,
+        "fallocate": 47,
     },
 }  # fmt: skip
 """Source: asm/unistd_64.h of x86-64 and asm-generic/unistd.h of Linux 6."""
@@ -145,6 +147,7 @@ def test_filter_without_fork_allows_threads_but_no_process(machine: Machine, for
     expected = ALLOWED if fork else NOT_PERMITTED
     assert machine.verdict(program, "clone", PROCESS) == expected
     assert machine.verdict(program, "clone", BY_VFORK) == expected
+    assert machine.verdict(program, "clone", THREAD_BY_VFORK) == expected
     for call in {"fork", "vfork", "execve", "execveat"} & CALLS[machine.name].keys():
         assert machine.verdict(program, call) == expected
 
@@ -255,6 +258,17 @@ def test_filter_collapse_to_huge_pages_is_refused(
     assert machine.verdict(program, "madvise", 0, 4096, 14) == ALLOWED
     assert machine.verdict(program, "madvise", 0, 4096, 25) == NOT_PERMITTED
     assert machine.verdict(program, "process_madvise", 3, 4096, 1, 25) == NOT_PERMITTED
+
+
+def test_filter_holes_in_shared_memory_are_refused(
+    machine: Machine, policy: tuple[bool, str]
+) -> None:
+    free, pinned = (machine.program(*policy, pinned) for pinned in (False, True))
+    for program in (free, pinned):
+        assert machine.verdict(program, "madvise", 0, 4096, 9) == NOT_PERMITTED
+        assert machine.verdict(program, "fallocate", 3, 0, 0, 4096) == ALLOWED
+    assert machine.verdict(free, "fallocate", 3, 3, 0, 4096) == ALLOWED
+    assert machine.verdict(pinned, "fallocate", 3, 3, 0, 4096) == NOT_PERMITTED
 
 
 def test_filter_upper_half_of_an_argument_is_ignored(machine: Machine) -> None:
