@@ -28,6 +28,8 @@ MAX_BATCH_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 26}
 """Elements whose launches are checked at a time."""
 POISON_DIVISOR = {"cpu": 4, "cuda": 5}
 """One in so many launches of a window is searched for poison; on a GPU `poll` reads each."""
+MAX_POLLED = 64
+"""Launches that `poll` reads on a CPU: the last one, and others by chance."""
 
 
 def ring_slots(workload: Workload, ring_bytes: int) -> int:
@@ -138,8 +140,8 @@ class BufferRing:
             pool.write(spec.name, starts, column, rows)
         self._filled = first, count
         self.poison(first, count)
+        self.select_polled(first, count)
         if self._on_gpu:
-            self.select_polled(first, count)
             cuda_ipc.reset_persisting_l2()
         self._wait_written()
 
@@ -159,18 +161,28 @@ class BufferRing:
     # Checks
 
     def select_polled(self, first: int, count: int) -> None:
-        """Select a secret element of each output in each slot of a window, for `poll`."""
-        rows, self.polled = self._rows_of(self.outputs, self._slots_from(first, count)), []
+        """Select a secret element of each output in each slot of a window, for `poll`.
+
+        On a CPU some slots are enough.
+        """
+        slots, self.polled = self._slots_from(first, count), []
+        if not self._on_gpu and count > MAX_POLLED:
+            chosen = torch.randint(count, (MAX_POLLED,), generator=self._random)
+            chosen[0] = count - 1
+            slots = slots[chosen]
+        rows = self._rows_of(self.outputs, slots)
         for spec in self.outputs.layout.specs:
             column = self.outputs.column(spec.name)
             if (size := column.shape[1]) and column.dtype not in BYTES:
-                chosen = torch.randint(size, (count,), generator=self._random, device=self._device)
+                chosen = torch.randint(
+                    size, rows.shape, generator=self._random, device=self._device
+                )
                 end = (self.slots - 1) * column.stride(0) + size
                 memory = column.as_strided((end,), (1,))
                 self.polled.append((memory, rows * column.stride(0) + chosen))
 
     def poll(self) -> None:
-        """Read the selected outputs, which ends a window on a GPU.
+        """Read the selected outputs, which ends a window on a GPU. On a CPU it has ended before.
 
         A process that reports completion too early makes the timed read wait, or is found not to
         have written.

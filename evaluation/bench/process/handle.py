@@ -51,9 +51,8 @@ SPIN_SECONDS = 0.05
 """The wait for a reply without sleep, longer than any window."""
 TOTAL_TO_REPLY_TIME, MAX_TOTAL_SECONDS = 10, 1500.0
 MAX_SUSPENDED_NS = 3_000_000
-"""Processor time that a process may use while suspended, in total.
-
-One of 13 302 suspensions on a busy virtual machine used any: 0.14 ms.
+"""Processor time that a process may use while suspended, in total. Of 13 302 suspensions on a busy
+virtual machine one used any: 0.14 ms.
 """
 FREE_STOP_NS = 200_000
 """Processor time between a reply and the stop, in which waiting threads spin. More counts."""
@@ -244,9 +243,8 @@ class ProcessHandle:
     ) -> int:
         """Launch `count` slots from `first` on, by the captured graph with `replay`.
 
-        The clock starts before the process resumes, with its request already sent. It stops after
-        the signal to suspend and the judge's `observe`, so all use of the inputs is in between. The
-        `sampler` runs during the launches.
+        The clock starts before the process resumes, with its request already sent, and stops after
+        the signal to suspend, on a GPU after `observe`. The `sampler` runs during the launches.
 
         Returns: the nanoseconds on the clock, including an empty round trip.
         """
@@ -371,8 +369,11 @@ class ProcessHandle:
             reply = receive()
             self._freezer.suspend()
             cpu_times = self._freezer.cpu_times()
-            self._observe(observe)
+            if self.limits.kind == GPU:  # a read waits for the launches
+                self._observe(observe)
             elapsed = self._clock.stop()
+            if self.limits.kind != GPU:
+                self._observe(observe)
         except ChannelClosed:
             raise self._end_failure() from None
         except ChannelTimeout as error:

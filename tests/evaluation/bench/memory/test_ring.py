@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from evaluation.bench.memory.input_pool import InputPool
-from evaluation.bench.memory.ring import MAX_SLOTS, BufferRing, ring_slots
+from evaluation.bench.memory.ring import MAX_POLLED, MAX_SLOTS, BufferRing, ring_slots
 from evaluation.bench.memory.workload import slot_bytes
 from evaluation.errors import SubmissionError
 from evaluation.kinds.kernel.load import load_operator
@@ -86,11 +86,6 @@ def test_verify_changed_input_is_refused(task: Task) -> None:
         assert caught.value.reason is Reason.INPUT_MUTATED
 
 
-def poll_as_on_a_gpu(ring: BufferRing, first: int, count: int) -> None:
-    ring.select_polled(first, count)
-    ring.poll()
-
-
 @pytest.mark.parametrize("size", [(1, 1), (8, 32)], ids=["one", "small"])
 @pytest.mark.parametrize(("first", "count"), [(0, 5), (3, 4)], ids=["from the first", "round"])
 def test_poll_launch_without_outputs_is_refused(
@@ -100,12 +95,12 @@ def test_poll_launch_without_outputs_is_refused(
         for late in range(count):
             ring.refill(first, count)
             compute(ring, range(5))
-            poll_as_on_a_gpu(ring, first, count)
+            ring.poll()
             ring.verify(first, count, sample=count, where="here")
             ring.refill(first, count)
             for launch in set(range(count)) - {late}:
                 compute(ring, range((first + launch) % 5, (first + launch) % 5 + 1))
-            poll_as_on_a_gpu(ring, first, count)
+            ring.poll()
             compute(ring, range(5))
             with pytest.raises(SubmissionError, match="answered before a timed launch") as caught:
                 ring.verify(first, count, sample=count, where="here")
@@ -128,9 +123,25 @@ def test_select_polled_chooses_one_element_of_each_launch_and_in_time_all(task: 
         assert seen == {(row, element) for row in range(4) for element in range(16)}
 
 
+def test_poll_of_a_long_window_reads_the_last_launch_and_some_others(task: Task) -> None:
+    count = 3 * MAX_POLLED
+    with BufferRing(OperatorWorkload(task.operator, case_of(task, 1, 8)), slots=count) as ring:
+        rows, stride = ring.outputs.layout.order, ring.outputs.column("out").stride(0)
+        seen: set[int] = set()
+        for _ in range(50):
+            ring.refill(0, count)
+            ((_, chosen),) = ring.polled
+            read = {number // stride for number in chosen.tolist()}
+            assert len(chosen) == MAX_POLLED
+            assert rows[count - 1] in read
+            seen |= read
+        assert seen == set(rows)
+
+
 def test_poll_empty_outputs_finds_nothing(task: Task) -> None:
     with BufferRing(OperatorWorkload(task.operator, case_of(task, 0, 8)), slots=2) as ring:
-        poll_as_on_a_gpu(ring, 0, 2)
+        ring.select_polled(0, 2)
+        ring.poll()
         assert ring.polled == []
         ring.verify(0, 2, sample=0, where="here")
 

@@ -160,6 +160,23 @@ def test_observer_that_fails_by_itself_raises_its_own_error(
         process.request(NOTHING, observe=observe)
 
 
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("cpu", ["start", "stop", "observe"]), ("gpu", ["start", "observe", "stop"])],
+)
+def test_clock_waits_for_the_observer_on_a_gpu_alone(
+    fork_server: ForkServer, limits: ProcessLimits, device: Device, kind: str, expected: list[str]
+) -> None:
+    seen: list[str] = []
+    clock = SimpleNamespace(
+        start=lambda: seen.append("start"), stop=lambda: seen.append("stop") or 0
+    )
+    limits = dataclasses.replace(limits, kind=kind)
+    with ProcessHandle(fork_server, limits, clock) as process:
+        process.request(NOTHING, observe=lambda: seen.append("observe"))
+    assert seen == expected
+
+
 def test_baseline_has_no_limit_on_gpu_memory(
     fork_server: ForkServer, limits: ProcessLimits, device: Device
 ) -> None:
