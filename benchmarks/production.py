@@ -167,7 +167,7 @@ CHOSEN = {
     ),
     "point_attention": Chosen({"num_layers": 2}, {"point_attention_gatv2_conv": "gatv2_conv"}),
     "rwkv": Chosen(
-        {"num_hidden_layers": 1},
+        LAYERS,
         {"rwkv_layer_norm": "layer_norm", "rwkv_self_attention": "rwkv_self_attention",
          "rwkv_feed_forward": ""},
     ),
