@@ -80,6 +80,6 @@ class QuotaExceeded(UserError):
 
     code, status = "quota_exceeded", 429
 
-    def __init__(self, message: str, hint: str = "", retry_after: int | None = None) -> None:
+    def __init__(self, message: str, hint: str, retry_after: int | None = None) -> None:
         super().__init__(message, hint)
         self.retry_after = retry_after

@@ -105,7 +105,7 @@ class LeasedQuerySet(models.QuerySet[Row]):
         ended = {"status": status, "ended_at": Now()}
         return bool(self.held(pk, lease).update(**ended, **values))
 
-    def silent(self, lease: timedelta = LEASE) -> Self:
+    def silent(self, lease: timedelta) -> Self:
         """Return the rows whose workers have not renewed a lease for so long."""
         return self.filter(status__in=self.model.HELD, heartbeat_at__lt=Now() - lease)
 

@@ -53,7 +53,7 @@ def candidate_cores(ranks: int = 1) -> list[int]:
     return cores[1:] if judge_has_core(ranks) else cores
 
 
-def judge_has_core(ranks: int = 1) -> bool:
+def judge_has_core(ranks: int) -> bool:
     """Return whether the judge has a core of its own beside those of the ranks."""
     return len(os.sched_getaffinity(0)) > ranks
 

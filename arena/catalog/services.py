@@ -134,7 +134,7 @@ def direct_agent() -> Agent:
     return agent
 
 
-def external_agent(owner: User, name: str, model: str = "") -> Agent:
+def external_agent(owner: User, name: str, model: str) -> Agent:
     """Return the agent of this name that a user brings; no run of it can start here.
 
     Raises: Invalid for a name without letters; Conflict where the name is another's or has

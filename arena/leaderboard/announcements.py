@@ -63,7 +63,7 @@ def _keep(now: Snapshot) -> bool:
     Returns: whether there were any.
     """
     first = not Announcement.objects.exists()
-    rows = [*_new_records(), *(row for board in boards(shown=now) for row in _new_leaders(board))]
+    rows = [*_new_records(), *(row for board in boards(now) for row in _new_leaders(board))]
     for row in rows:
         row.sent_at = timezone.now() if first or not settings.ARENA_NEWS_URL else None
     Announcement.objects.bulk_create(rows, ignore_conflicts=True)

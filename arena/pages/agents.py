@@ -211,7 +211,7 @@ def _places(agent: Agent, now: Snapshot) -> list[tuple[Board, Row]]:
     board leaves its runs out, by their tasks or their judge, it is that on the boards of its runs.
     """
     found: list[tuple[Board, Row]] = []
-    for board in boards(origin_of(agent), now):
+    for board in boards(now, origin_of(agent)):
         own = [(board, row) for row in board.rows if row.agent.pk == agent.pk]
         if not any(row.rank for _, row in own):
             of_tracks = [(b, row) for b in boards_of_tracks(board, now) for row in b.ranked]

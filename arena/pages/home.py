@@ -72,7 +72,7 @@ def methodology(request: HttpRequest) -> HttpResponse:
 
 def _first_forest(now: Snapshot) -> Figure | None:
     """Return the chart of the leaders on the device with the most results."""
-    found = next((_with_ranks(board, now) for board in boards(shown=now)), None)
+    found = next((_with_ranks(board, now) for board in boards(now)), None)
     rows = (found.ranked or found.rows)[:MAX_CARD_ROWS] if found else []
     return forest_chart(rows) if rows else None
 
@@ -84,7 +84,7 @@ def unseen_scale(runs: Sequence[Run]) -> Scale:
 def _leaders() -> SafeString:
     """Return the leaders of each device as HTML, which is the same until a result changes."""
     now = snapshot()
-    found = [_with_ranks(board, now) for board in boards(shown=now)]
+    found = [_with_ranks(board, now) for board in boards(now)]
     leaders = [
         (board, (board.ranked or board.rows)[:MAX_LEADERS], *_solved_and_slower(board, now))
         for board in found

@@ -79,7 +79,7 @@ def import_suite(
     )
 
 
-def chosen_problems(suite: Suite, checkout: Checkout, only: str = "") -> list[Problem]:
+def chosen_problems(suite: Suite, checkout: Checkout, only: str) -> list[Problem]:
     """Return the problems of a checkout that `only` matches, each with a name of its own.
 
     Raises: RequestError where there are none.

@@ -19,11 +19,11 @@ class Placeless(ast.NodeTransformer):
 
     def __init__(
         self,
-        names: Mapping[str, str] | None = None,
+        names: Mapping[str, str],
         states: Collection[str] = (),
         values: Collection[str] = (),
     ) -> None:
-        self._names, self._states = names or {}, states
+        self._names, self._states = names, states
         self._moves = (*MOVES, *values)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:

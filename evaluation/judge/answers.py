@@ -71,7 +71,7 @@ def admitted(
     options: argparse.Namespace,
     unavailable: str,
     admit: Callable[[Callable[[Attempt | TaskCheck], None]], Admission],
-    attempts: int = 0,
+    attempts: int,
 ) -> bool:
     """Check a task for admission, print what is found, and return whether it is admitted.
 

@@ -189,7 +189,7 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
     run through their decompositions, because the cancellation inside them would not be seen.
     """
 
-    def __init__(self, generator: torch.Generator, roundings: float = 1.0) -> None:
+    def __init__(self, generator: torch.Generator, roundings: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._unit = UNIT * roundings
         # Noise is cut from one random tensor: drawing it anew would take most of the time.

@@ -160,9 +160,7 @@ def load_task(
     return load_task_of(folder_of(root, operator), track_slug, languages, kind)
 
 
-def load_task_of(
-    folder: Path, track_slug: str, languages: Languages, kind: str | None = None
-) -> Task:
+def load_task_of(folder: Path, track_slug: str, languages: Languages, kind: str | None) -> Task:
     """Return a task of an operator folder, and read no other folder. Raises TaskError."""
     loaded = load_operator(folder, languages, kind or CPU)
     tracks = {track.slug: track for track in (*loaded.tracks, OPEN_TRACK)}

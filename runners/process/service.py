@@ -26,7 +26,7 @@ class Service:
         log: Path,
         env: Mapping[str, str],
         cwd: Path,
-        umask: int = -1,
+        umask: int,
     ) -> None:
         self.name = name
         self.log = log

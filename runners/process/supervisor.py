@@ -257,7 +257,7 @@ class Child:
                     stream.close()
 
 
-def under_subreaper(command: Sequence[str], grace_seconds: float = 0) -> list[str]:
+def under_subreaper(command: Sequence[str], grace_seconds: float) -> list[str]:
     """Return the command line that runs `command` under a subreaper."""
     subreaper = [sys.executable, "-I", "-S", str(SUBREAPER), str(os.getpid()), str(grace_seconds)]
     return [*subreaper, *command]

@@ -30,7 +30,7 @@ class Found:
     benches: tuple[Bench, ...]
 
 
-def find_devices(name: str | None = None) -> dict[str, Found]:
+def find_devices(name: str | None) -> dict[str, Found]:
     """Return the devices that are judged on, by model slug, GPUs first, measuring new ones.
 
     `name` selects a model by slug, or one device by number or UUID.

@@ -51,7 +51,7 @@ def records(limit: int | None = None, **filters: Any) -> list[Record]:
     return [Record(found[run], *rest) for run, *rest in newest]
 
 
-def newest_records(limit: int | None = None, **filters: Any) -> list[tuple[str, float, Any]]:
+def newest_records(limit: int | None, **filters: Any) -> list[tuple[str, float, Any]]:
     """Return the fields of the newest records, with the key of the run in place of the run.
 
     Filters are those of `records`, and `task_version`.

@@ -118,39 +118,36 @@ def board(filters: Filters = NO_FILTERS, shown: Snapshot | None = None) -> Board
     return computed(now, ("board", found.filters), lambda: found)
 
 
-def boards(origin: str = NO_FILTERS.origin, shown: Snapshot | None = None) -> list[Board]:
+def boards(shown: Snapshot, origin: str = NO_FILTERS.origin) -> list[Board]:
     """Return the board of every device that has results, the one with the most first."""
-    now = shown or snapshot()
-    devices = options(Filters(origin=origin), "hardware", now)
+    devices = options(Filters(origin=origin), "hardware", shown)
     found = [each.value for each in devices if each.count]
-    return [board(Filters(hardware=value, origin=origin), now) for value in found]
+    return [board(Filters(hardware=value, origin=origin), shown) for value in found]
 
 
-def boards_of_tracks(of: Board, shown: Snapshot | None = None) -> list[Board]:
+def boards_of_tracks(of: Board, shown: Snapshot) -> list[Board]:
     """Return the boards of single tracks that have a ranked agent, of the same device.
 
     The one with the most results comes first.
     """
-    now = shown or snapshot()
     filters = Filters(hardware=of.filters.hardware, origin=of.filters.origin)
 
     def compute() -> list[Board]:
-        tracks = sorted(options(filters, "track", now), key=lambda option: -option.count)
-        found = [board(replace(filters, track=each.value), now) for each in tracks if each.count]
+        tracks = sorted(options(filters, "track", shown), key=lambda option: -option.count)
+        found = [board(replace(filters, track=each.value), shown) for each in tracks if each.count]
         return [each for each in found if each.ranked]
 
-    return computed(now, ("boards of tracks", filters), compute)
+    return computed(shown, ("boards of tracks", filters), compute)
 
 
-def boards_of_runs(agent: int, origin: str, shown: Snapshot | None = None) -> list[Board]:
+def boards_of_runs(agent: int, origin: str, shown: Snapshot) -> list[Board]:
     """Return the boards of single tracks that an agent, by its id, has judged runs on.
 
     Of a device, suite and track it is that of the newest judge. The one with the most of its runs
     comes first.
     """
-    now = shown or snapshot()
-    rows, facets = now.table.rows, [now.table.facets[name] for name in OF_BOARD]
-    own = np.flatnonzero(now.table.newest & (rows["agent"] == agent))
+    rows, facets = shown.table.rows, [shown.table.facets[name] for name in OF_BOARD]
+    own = np.flatnonzero(shown.table.newest & (rows["agent"] == agent))
     numbers, counts = np.unique(
         np.stack([facet.numbers[own] for facet in facets]), axis=1, return_counts=True
     )
@@ -165,7 +162,7 @@ def boards_of_runs(agent: int, origin: str, shown: Snapshot | None = None) -> li
         Filters(hardware=device, suite=suite, track=track, judge=judge, origin=origin)
         for (device, suite, track), (judge, _) in most
     )
-    return [board(each, now) for each in filters]
+    return [board(each, shown) for each in filters]
 
 
 def categories(filters: Filters) -> dict[str, Ranking]:

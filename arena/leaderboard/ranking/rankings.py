@@ -254,8 +254,8 @@ def rank_cells(
     cells: Cells,
     agents: Mapping[int, Agent],
     size: int,
-    generalization: str = UNSEEN,
-    score: str = SPEEDUP,
+    generalization: str,
+    score: str,
 ) -> Ranking:
     """Rank the agents of these cells over a set of `size` tasks by one of SCORES."""
     if generalization not in GENERALIZATIONS:

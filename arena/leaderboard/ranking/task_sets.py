@@ -45,7 +45,7 @@ def task_set(
     filters: Filters,
     tasks: Mapping[int, TaskFacts],
     kind: str,
-    planned: frozenset[str] | None = None,
+    planned: frozenset[str] | None,
 ) -> TaskSet:
     """Return the set of a board on a device of this kind.
 

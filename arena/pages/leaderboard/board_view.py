@@ -148,7 +148,7 @@ def heads(filters: Filters, view: View) -> dict[str, Head]:
     return found
 
 
-def query_of(filters: Filters, view: View = View()) -> QueryDict:
+def query_of(filters: Filters, view: View) -> QueryDict:
     """Return the query string of a board."""
     query = QueryDict(mutable=True)
     for name in (*FACETS, *CHOICES, "since", "until"):

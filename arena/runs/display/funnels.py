@@ -157,9 +157,7 @@ def regimes_of(phases: Sequence[Phase]) -> tuple[str, ...]:
     return tuple(name for name in REGIMES.values() if any(name in p.regimes for p in phases))
 
 
-def funnel_of(
-    run: Run, gates: Mapping[str, GateResult], known: Ceilings | None = None
-) -> Funnel | None:
+def funnel_of(run: Run, gates: Mapping[str, GateResult], known: Ceilings | None) -> Funnel | None:
     """Return the funnel of a verdict by its gates; None where nothing was deployed.
 
     `known` are ceilings of the task, for the phases in which the verdict measured none.

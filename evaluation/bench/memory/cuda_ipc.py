@@ -97,7 +97,7 @@ class DeviceRegion(Region):
 
 
 @functools.cache
-def empty_handle(gpu: int = 0) -> str:
+def empty_handle(gpu: int) -> str:
     """Return the IPC handle of a block without data, to test whether a process can open one."""
     with torch.cuda.device(gpu):
         return DeviceBlock(LARGE_PAGE).handle

@@ -67,8 +67,8 @@ class TaskSandbox:
     def __init__(
         self,
         fork_server: ForkServer,
-        kind: str = CPU,
-        seconds: float = MAX_SECONDS,
+        kind: str,
+        seconds: float,
         readable: Sequence[Path] = (),
     ) -> None:
         """Start it. Raises Broken where that fails."""
