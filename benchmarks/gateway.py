@@ -188,7 +188,6 @@ class GatewayProcess:
             "settings": {"token": TOKEN},
             "record": f"{folder}/{time.monotonic_ns()}.jsonl",
             "replay": "",
-            "live": True,
         }
         self.process = subprocess.Popen(
             [sys.executable, "-m", "runners.gateway", str(theirs.fileno())],

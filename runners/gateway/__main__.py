@@ -3,8 +3,8 @@
 Its argument is the descriptor of the Unix socket over which the sandbox hands out the sockets of
 its loopback network. Stdin is a JSON object: `provider` (the fields of a `Provider`), `key`,
 `settings` (those of `Settings`), the paths `record` and `replay`, empty for none, and `reported`,
-how many of the replay's calls are in the trace of a run, null for all. With `live` false, calls
-that the replay does not have are refused. SIGTERM ends it.
+how many of the replay's calls are in the trace of a run, null for all. Calls that the replay does
+not have go to the provider. SIGTERM ends it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ async def serve(control: socket.socket, configuration: Mapping[str, Any]) -> Non
         Settings(**configuration["settings"]),
         report,
         replay=Replay.read(Path(replay), configuration["reported"]) if replay else None,
-        live=configuration["live"],
         writer=TrafficWriter(Path(record)) if record else None,
     )
     ended = asyncio.Event()

@@ -101,17 +101,15 @@ class Gateway:
         report: Report,
         *,
         replay: Replay | None = None,
-        live: bool = True,
         writer: TrafficWriter | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Create it; `live` allows calls that `replay` does not have."""
         self._clock = clock or Clock()
         self.budget = Budget(Amount(settings.max_tokens, settings.max_usd, settings.max_calls))
         self._provider, self._key, self._settings = provider, key, settings
         self._secret = Key(key)
         self._wires = [FORMATS[name] for name in provider.wires]
-        self._reports, self._replay, self._live, self._writer = report, replay, live, writer
+        self._reports, self._replay, self._writer = report, replay, writer
         host = urlsplit(provider.base_url).hostname or ""
         self._remote = not (host == "localhost" or host.startswith("127."))
         """Whether a proxy of the environment applies."""
@@ -237,9 +235,7 @@ class Gateway:
     async def _pass_free(
         self, request: web.Request, wire: WireFormat, endpoint: Endpoint, body: bytes
     ) -> web.StreamResponse:
-        """Answer a request that costs nothing, from the provider or from the recording."""
-        if not self._live:
-            return refusal(wire, 404, "not_found_error", "a replay has no network")
+        """Answer a request that costs nothing, from the provider."""
         try:
             async with self._send(request, wire, endpoint, body) as answer:
                 content = self._secret.strike_bytes(await answer.read())
@@ -255,10 +251,6 @@ class Gateway:
         exchange = None
         if self._replay:
             exchange = self._replay.take(request.method, request.path, call.asked.model)
-        if not (exchange or self._live):
-            text = "the recording has no further answer for this request"
-            self._report("failed", {"text": text, "fault": "arena"})
-            return refusal(call.wire, 410, "invalid_request_error", text)
         self.budget.admit(call, self._bound(call.asked))
         self.waiting.open(call)
         self._progress.follow(call)

@@ -1,4 +1,4 @@
-"""Recorded model traffic: one JSON object per call, for replay without a network."""
+"""Recorded model traffic: one JSON object per call, which a continued run gets again."""
 
 from __future__ import annotations
 

@@ -131,7 +131,6 @@ class ModelGateway:
             "record": str(traffic),
             "replay": str(traffic) if traffic.exists() else "",
             "reported": count_kept_calls(_continued(run)),
-            "live": True,
         }
         self.last_failure: Failure | None = None
         """Why the last call of the model failed; None if it did not."""

@@ -75,7 +75,6 @@ def test_an_agent_reaches_the_gateway_and_nothing_else(upstream: int, tmp_path: 
         "settings": {"token": "run-token", "model": "m-1"},
         "record": "",
         "replay": "",
-        "live": True,
     }
     gateway = subprocess.Popen(
         [sys.executable, "-m", "runners.gateway", str(ours.fileno())],

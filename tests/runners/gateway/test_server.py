@@ -385,44 +385,28 @@ def test_a_refused_key_is_the_users_fault() -> None:
     asyncio.run(case())
 
 
-def test_recorded_traffic_is_replayed_without_the_provider(tmp_path: Path) -> None:
+def test_recorded_calls_are_replayed_and_further_ones_go_to_the_provider(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
 
     async def record() -> None:
         async with bench(writer=TrafficWriter(path)) as b:
             await b.post()
-            await b.post()
-
-    async def replay() -> None:
-        async with bench(replay=Replay.read(path), live=False) as b:
-            assert await b.post() == (200, sse(*STREAM))
-            assert await b.post() == (200, sse(*STREAM))
-            assert (await b.post())[0] == 410
-            assert b.requests == []
-            first, second = b.of("model_call")
-            assert first["replayed"] and first["usage"]["input_tokens"] == 10
-            assert first["cost_usd"] == second["cost_usd"] == 0
-
-    asyncio.run(record())
-    assert KEY not in path.read_text() and TOKEN not in path.read_text()
-    asyncio.run(replay())
-
-
-def test_a_replay_goes_on_live_where_it_may(tmp_path: Path) -> None:
-    path = tmp_path / "traffic.jsonl"
-
-    async def record() -> None:
-        async with bench(writer=TrafficWriter(path)) as b:
             await b.post()
 
     async def resume() -> None:
         async with bench(replay=Replay.read(path)) as b:
+            assert await b.post() == (200, sse(*STREAM))
+            assert await b.post() == (200, sse(*STREAM))
+            assert b.requests == []
+            first, second = b.of("model_call")
+            assert first["replayed"] and first["usage"]["input_tokens"] == 10
+            assert first["cost_usd"] == second["cost_usd"] == 0
             await b.post()
-            await b.post()
-            assert [call["replayed"] for call in b.of("model_call")] == [True, False]
+            assert [call["replayed"] for call in b.of("model_call")] == [True, True, False]
             assert len(b.requests) == 1
 
     asyncio.run(record())
+    assert KEY not in path.read_text() and TOKEN not in path.read_text()
     asyncio.run(resume())
 
 
