@@ -164,7 +164,6 @@ class _Attempt:
             self._record,
             self._fail,
             self._spend,
-            self._record,
             SharedTraffic(self.run.pk),
         )
 

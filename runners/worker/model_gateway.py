@@ -84,10 +84,10 @@ def traffic_file(run_id: str) -> Path:
 class ModelGateway:
     """Runs beside an agent.
 
-    `record(kind, body)` writes an event of the run. `revise(kind, body, event)` writes one that
-    replaces an earlier one with its id; without it calls are recorded when they end. `fail` is
-    called once when the model cannot be used any more, and `spend` when a budget is spent; both
-    from another thread. `shared` keeps the recording where other machines find it.
+    `record(kind, body, event)` writes an event of the run, in the place of an earlier one with the
+    id `event`; the id is None for one that nothing replaces. `fail` is called once when the model
+    cannot be used any more, and `spend` when a budget is spent; both from another thread. `shared`
+    keeps the recording where other machines find it.
     """
 
     def __init__(
@@ -95,11 +95,10 @@ class ModelGateway:
         run: Run,
         wires: tuple[str, ...],
         clock: TimeBudget,
-        record: Callable[[str, dict[str, Any]], None],
+        record: Callable[[str, dict[str, Any], str | None], None],
         fail: Callable[[Failure], None],
         spend: Callable[[], None],
-        revise: Callable[[str, dict[str, Any], str], None] | None = None,
-        shared: SharedTraffic | None = None,
+        shared: SharedTraffic,
     ) -> None:
         """Create it. Raises: NoModel for an unknown provider, a missing key, no common wire."""
         if not isolation_features().namespaces:
@@ -109,7 +108,6 @@ class ModelGateway:
             )
         self._run, self._clock = run, clock
         self._record, self._fail, self._spend = record, fail, spend
-        self._revise = revise
         provider, key = _provider(run)
         common = tuple(wire for wire in wires if wire in provider.wires)
         if not common:
@@ -122,7 +120,7 @@ class ModelGateway:
         traffic = traffic_file(run.pk)
         _copy_recording(run, traffic, shared)
         self._shared, self._traffic = shared, traffic
-        self._share()
+        shared.upload(traffic)
         limits = {BUDGETS[name]: run.budget.get(name, 0) for name in BUDGETS}
         self._configuration = {
             "provider": provider.model_dump(mode="json"),
@@ -186,38 +184,31 @@ class ModelGateway:
             report = json.loads(line)
             self._handle(report.pop("kind"), report)
 
-    def _share(self) -> None:
-        if self._shared:
-            self._shared.upload(self._traffic)
+    def _event_of(self, facts: Mapping[str, Any]) -> str | None:
+        """Return the id of the event of a call whose progress was reported; None for others."""
+        return f"{self._events}-{facts['number']}" if "number" in facts else None
 
-    def _event_of(self, facts: Mapping[str, Any]) -> str:
-        """Return the id of the event that shows a call, while it is under way and after."""
-        return f"{self._events}-{facts['number']}"
+    def _warn(self, text: str, stream: str) -> None:
+        self._record("log", {"text": text, "level": "warning", "stream": stream}, None)
 
     def _handle(self, kind: str, facts: Mapping[str, Any]) -> None:
         match kind:
             case "model_call":
-                self._share()  # before its event: see `count_kept_calls`
+                self._shared.upload(self._traffic)  # before its event: see `count_kept_calls`
                 body = {name: facts[name] for name in CALL_FIELDS}
-                if "number" in facts and self._revise:
-                    self._revise("model_call", body, self._event_of(facts))
-                else:
-                    self._record("model_call", body)
+                self._record("model_call", body, self._event_of(facts))
                 self.last_failure = _failure_of(facts)
-            case "progress" if self._revise:
+            case "progress":
                 body = {name: facts[name] for name in PROGRESS_FIELDS}
-                self._revise("model_progress", body, self._event_of(facts))
+                self._record("model_progress", body, self._event_of(facts))
             case "refused":
-                body = {"text": facts["text"], "level": "warning", "stream": "network"}
-                self._record("log", body)
+                self._warn(facts["text"], "network")
             case "no_usage":
-                body = {"text": facts["text"], "level": "warning", "stream": "provider"}
-                self._record("log", body)
+                self._warn(facts["text"], "provider")
             case "waiting":
                 self._pauses += 1
                 self._clock.pause()
-                body = {"text": facts["text"], "level": "warning", "stream": "provider"}
-                self._record("log", body)
+                self._warn(facts["text"], "provider")
             case "working":
                 self._pauses -= 1
                 self._clock.resume()
@@ -226,13 +217,13 @@ class ModelGateway:
                 self._budgets_spent.add(name)
                 limit, text = self._run.budget[name], f"Its budget of {name} is spent."
                 body = {"name": name, "limit": limit, "used": facts["used"], "text": text}
-                self._record("limit", body)
+                self._record("limit", body, None)
                 self._spend()
             case "failed":
                 self._fail(Failure(f"{facts['text']}.", Fault(facts["fault"])))
 
 
-def _copy_recording(run: Run, target: Path, shared: SharedTraffic | None) -> None:
+def _copy_recording(run: Run, target: Path, shared: SharedTraffic) -> None:
     """Copy the recording that a run continues, of this machine or shared; nothing for no call.
 
     It is whole, whatever of it was replayed already, so that a chain of broken runs loses nothing.
@@ -241,7 +232,7 @@ def _copy_recording(run: Run, target: Path, shared: SharedTraffic | None) -> Non
     before = next((file for file in files if file.exists()), None)
     if target.exists():
         return
-    found = before.read_bytes() if before else shared.read(_continued(run)) if shared else b""
+    found = before.read_bytes() if before else shared.read(_continued(run))
     if found:
         lines = found.splitlines(keepends=True)
         whole = lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,6 +55,19 @@ for _ in range(times):
 """
 
 
+class Unshared(SharedTraffic):
+    """A recording that no other machine finds, for attempts without a database."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    def upload(self, path: Path) -> None:
+        pass
+
+    def read(self, run_ids: Sequence[str]) -> bytes:
+        return b""
+
+
 class Attempt:
     """A gateway, and what it does to its run."""
 
@@ -69,8 +82,7 @@ class Attempt:
         self.home = home
         agent = SimpleNamespace(title="T", model=model, provider="test")
         run: Any = SimpleNamespace(pk="r-1", agent=agent, continues=continues, budget=budget)
-        self.events: list[tuple[str, dict[str, Any]]] = []
-        self.revisions: list[tuple[str, str, dict[str, Any]]] = []
+        self.events: list[tuple[str, dict[str, Any], str | None]] = []
         self.failures: list[Failure] = []
         self.spent = threading.Event()
         self.failed = threading.Event()
@@ -79,24 +91,18 @@ class Attempt:
             run,
             ("messages",),
             self.clock,
-            lambda kind, body: self.events.append((kind, body)),
+            lambda *event: self.events.append(event),
             self._fail,
             self.spent.set,
-            self._revise,
-            shared,
+            shared or Unshared(),
         )
-
-    def _revise(self, kind: str, body: dict[str, Any], event: str) -> None:
-        self.revisions.append((kind, event, body))
-        if kind == "model_call":
-            self.events.append((kind, body))
 
     def _fail(self, failure: Failure) -> None:
         self.failures.append(failure)
         self.failed.set()
 
     def of(self, kind: str) -> list[dict[str, Any]]:
-        return [body for each, body in self.events if each == kind]
+        return [body for each, body, _ in self.events if each == kind]
 
     @contextlib.contextmanager
     def agent(self, times: int = 1) -> Iterator[subprocess.Popen[str]]:
@@ -170,10 +176,10 @@ def test_call_under_way_is_an_event_that_its_end_replaces(home: Path) -> None:
     with provider(home, Turn("A text of several pieces. " * 20, seconds=60)):
         attempt = Attempt(home)
         with attempt.agent():
-            until(lambda: bool(attempt.revisions), "progress")
-    (*under_way, (kind, event, body)) = attempt.revisions
+            until(lambda: bool(attempt.of("model_progress")), "progress")
+    (*under_way, (kind, body, event)) = [each for each in attempt.events if each[2]]
     assert {each[0] for each in under_way} == {"model_progress"} and kind == "model_call"
-    assert {each[1] for each in under_way} == {event}
+    assert {each[2] for each in under_way} == {event}
     assert body["estimated"] and attempt.of("model_call") == [body]
 
 
