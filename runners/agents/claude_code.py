@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
 from runners.agents._parts.stream_json import StreamJson
+from runners.agents._parts.waits import MAX_ANSWER_SECONDS, MAX_WAIT_SECONDS
 from runners.session.harness import Server, mcp_server, prompt, run_harness
 
 if TYPE_CHECKING:
@@ -28,11 +29,6 @@ SPECS = (
         provider="anthropic",
     ),
 )
-
-MAX_WAIT_MS = "3600000"
-"""Longest time of a command or tool: a verdict may wait for other runs."""
-MAX_ANSWER_MS = "1500000"
-"""Longest time of a model's answer: the gateway tries for ten minutes before it streams."""
 
 
 class Settings(BaseModel):
@@ -69,6 +65,7 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
 def environment(model: ModelAccess) -> dict[str, str]:
     """Return the variables that it needs. Its helpers use the same model: no other is paid for."""
     models = ("HAIKU", "SONNET", "OPUS", "FABLE")
+    answer_ms, wait_ms = str(MAX_ANSWER_SECONDS * 1000), str(MAX_WAIT_SECONDS * 1000)
     return {
         "ANTHROPIC_BASE_URL": model.url,
         "ANTHROPIC_API_KEY": model.token,
@@ -81,12 +78,12 @@ def environment(model: ModelAccess) -> dict[str, str]:
         "CLAUDE_CODE_MAX_RETRIES": "2",  # the gateway has tried already
         "DISABLE_AUTOUPDATER": "1",
         "IS_SANDBOX": "1",  # it runs in the arena's
-        "API_TIMEOUT_MS": MAX_ANSWER_MS,
-        "CLAUDE_STREAM_FIRST_BYTE_TIMEOUT_MS": MAX_ANSWER_MS,
-        "CLAUDE_STREAM_IDLE_TIMEOUT_MS": MAX_ANSWER_MS,
-        "BASH_DEFAULT_TIMEOUT_MS": MAX_WAIT_MS,
-        "BASH_MAX_TIMEOUT_MS": MAX_WAIT_MS,
-        "MCP_TOOL_TIMEOUT": MAX_WAIT_MS,
+        "API_TIMEOUT_MS": answer_ms,
+        "CLAUDE_STREAM_FIRST_BYTE_TIMEOUT_MS": answer_ms,
+        "CLAUDE_STREAM_IDLE_TIMEOUT_MS": answer_ms,
+        "BASH_DEFAULT_TIMEOUT_MS": wait_ms,
+        "BASH_MAX_TIMEOUT_MS": wait_ms,
+        "MCP_TOOL_TIMEOUT": wait_ms,
     }
 
 

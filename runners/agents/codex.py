@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
+from runners.agents._parts.waits import MAX_ANSWER_SECONDS, MAX_WAIT_SECONDS
 from runners.session.harness import Record, Translator, mcp_server, prompt, run_harness
 
 if TYPE_CHECKING:
@@ -31,11 +32,8 @@ SPECS = (
 HOME = ".home"
 """Folder of its settings: codex refuses one below the folder of temporary files."""
 TOKEN = "ARENA_TOKEN"
-MAX_WAIT_SECONDS = 3600
 START_SECONDS = 60
 """Longest start of the MCP server, which is a Python process on a machine that may be busy."""
-IDLE_MS = 1_500_000
-"""Longest silence of the provider: the gateway tries again for ten minutes, and then it streams."""
 QUIET = {
     "analytics.enabled": False,
     "check_for_update_on_startup": False,
@@ -92,7 +90,7 @@ def _provider(url: str) -> dict[str, Any]:
         f"{head}.env_key": TOKEN,
         f"{head}.request_max_retries": 2,  # the gateway has tried already
         f"{head}.stream_max_retries": 2,
-        f"{head}.stream_idle_timeout_ms": IDLE_MS,
+        f"{head}.stream_idle_timeout_ms": MAX_ANSWER_SECONDS * 1000,
     }
 
 

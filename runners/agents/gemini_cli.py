@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
 from runners.agents._parts.stream_json import todo
+from runners.agents._parts.waits import MAX_ANSWER_SECONDS, MAX_WAIT_SECONDS
 from runners.session.calls import Call
 from runners.session.harness import Record, Translator, mcp_server, prompt, run_harness
 
@@ -51,8 +52,6 @@ SHELL, TODO_LIST = "run_shell_command", "write_todos"
 EXPERIMENTS = "experiments.json"
 REQUEST_TIMEOUT = 45773134
 """Number of its experiment with the longest wait for an answer, in seconds."""
-MAX_WAIT_SECONDS = 3600
-MAX_ANSWER_SECONDS = 1500
 MAX_CHAT_SECONDS = 1.0
 """Longest wait for the chat's entry of a call that is finished."""
 _EXIT_CODE = re.compile(r"^Exit Code: (\d+)$", re.MULTILINE)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
+from runners.agents._parts.waits import MAX_ANSWER_SECONDS, MAX_WAIT_SECONDS
 from runners.session.harness import Record, Translator, prompt, run_harness
 
 if TYPE_CHECKING:
@@ -65,8 +66,6 @@ class Agent(DefaultAgent):
 TEXT_MODE = {False: "mini.yaml", True: "mini_textbased.yaml"}
 """Its own configurations, by whether the model writes its commands as text."""
 SHELL = "bash"
-MAX_WAIT_SECONDS = 3600
-MAX_ANSWER_SECONDS = 1500
 MAX_TOKENS = 32_000
 """Longest answer where a request must name one, which Messages asks for."""
 SUBMITTED = "Submitted"

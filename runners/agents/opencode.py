@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
 from runners.agents._parts.stream_json import todo
+from runners.agents._parts.waits import MAX_ANSWER_SECONDS, MAX_WAIT_SECONDS
 from runners.session.harness import Record, Translator, mcp_server, prompt, run_harness
 
 if TYPE_CHECKING:
@@ -45,8 +46,6 @@ LIBRARIES = {
 """Client libraries in the program, by wire format."""
 PROVIDER = "arena"
 CONTEXT_TOKENS, OUTPUT_TOKENS = 200_000, 32_000
-MAX_WAIT_MS = 3_600_000
-MAX_ANSWER_MS = 1_500_000
 QUIET = {
     "OPENCODE_DISABLE_AUTOUPDATE": "1",
     "OPENCODE_DISABLE_MODELS_FETCH": "1",
@@ -91,7 +90,7 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
         **QUIET,
         "HOME": str(session.folder),
         "OPENCODE_CONFIG_CONTENT": json.dumps(_configuration(session, chosen)),
-        "OPENCODE_EXPERIMENTAL_BASH_DEFAULT_TIMEOUT_MS": str(MAX_WAIT_MS),
+        "OPENCODE_EXPERIMENTAL_BASH_DEFAULT_TIMEOUT_MS": str(MAX_WAIT_SECONDS * 1000),
     }
     run_harness(session, command, OpenCodeEvents(session), env)
 
@@ -106,12 +105,13 @@ def _configuration(session: AgentSession, chosen: Settings) -> dict[str, Any]:
         "tool_call": True,
         "limit": {"context": chosen.context_tokens, "output": OUTPUT_TOKENS},
     }
+    answer_ms, wait_ms = MAX_ANSWER_SECONDS * 1000, MAX_WAIT_SECONDS * 1000
     options = {
         "baseURL": f"{session.model.url}/v1",
         "apiKey": session.model.token,
-        "timeout": MAX_ANSWER_MS,
-        "headerTimeout": MAX_ANSWER_MS,
-        "chunkTimeout": MAX_ANSWER_MS,
+        "timeout": answer_ms,
+        "headerTimeout": answer_ms,
+        "chunkTimeout": answer_ms,
     }
     found: dict[str, Any] = {
         "share": "disabled",
@@ -131,7 +131,7 @@ def _configuration(session: AgentSession, chosen: Settings) -> dict[str, Any]:
     if chosen.mcp:
         server = mcp_server(session)
         found["mcp"] = {
-            server.name: {"type": "local", "command": [server.command], "timeout": MAX_WAIT_MS}
+            server.name: {"type": "local", "command": [server.command], "timeout": wait_ms}
         }
     return found
 

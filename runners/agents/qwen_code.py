@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
 from runners.agents._parts.stream_json import StreamJson
+from runners.agents._parts.waits import MAX_ANSWER_SECONDS, MAX_WAIT_SECONDS
 from runners.session.harness import mcp_server, prompt, run_harness
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ SPECS = (
 
 TURNS_SPENT = 53
 """Exit code at its limit of turns."""
-MAX_WAIT_MS = 3_600_000
-MAX_ANSWER_MS = 1_500_000
 
 
 class Settings(BaseModel):
@@ -66,8 +65,8 @@ def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
         "OPENAI_MODEL": session.model.name,
         "QWEN_CODE_SUPPRESS_YOLO_WARNING": "1",  # it runs in the arena's sandbox
         "QWEN_CODE_NO_RELAUNCH": "1",
-        "QWEN_STREAM_IDLE_TIMEOUT_MS": str(MAX_ANSWER_MS),
-        "QWEN_STREAM_MAX_LIFETIME_MS": str(MAX_WAIT_MS),
+        "QWEN_STREAM_IDLE_TIMEOUT_MS": str(MAX_ANSWER_SECONDS * 1000),
+        "QWEN_STREAM_MAX_LIFETIME_MS": str(MAX_WAIT_SECONDS * 1000),
     }
     run_harness(session, command, StreamJson(session, TITLE), env, TURNS_SPENT)
 
@@ -80,7 +79,7 @@ def _write_settings(session: AgentSession) -> None:
         "telemetry": {"enabled": False},
         "privacy": {"usageStatisticsEnabled": False},
         "general": {"enableAutoUpdate": False, "disableAutoUpdate": True},
-        "model": {"generationConfig": {"timeout": MAX_ANSWER_MS, "maxRetries": 2}},
+        "model": {"generationConfig": {"timeout": MAX_ANSWER_SECONDS * 1000, "maxRetries": 2}},
     }
     (folder / "settings.json").write_text(json.dumps(chosen), encoding="utf-8")
 
@@ -93,6 +92,6 @@ def _options(session: AgentSession, chosen: Settings) -> list[str]:
         options += ["--exclude-tools", tool]
     if chosen.mcp:
         server = mcp_server(session)
-        described = {"command": server.command, "timeout": MAX_WAIT_MS, "trust": True}
+        described = {"command": server.command, "timeout": MAX_WAIT_SECONDS * 1000, "trust": True}
         options += ["--mcp-config", json.dumps({"mcpServers": {server.name: described}})]
     return options

@@ -1,1 +1,1 @@
-"""Parts that several agents share: settings, streams of events, tunables."""
+"""Parts that several agents share: settings, waits, streams of events, tunables."""
