@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.template import engines
+from django.template.library import import_library
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_LINES = 500
@@ -307,6 +309,27 @@ def test_template_that_is_not_formatted_is_refused() -> None:
     djade = (Path(sys.executable).with_name("djade"), "--check", "--target-version", "5.2")
     checked = subprocess.run((*djade, *tracked("templates/*.html")), capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def unused_libraries(template: str) -> list[str]:
+    """Return the libraries of tags and filters that a template loads and does not use."""
+    loaded = re.findall(r"\{% load ([^%]*) %\}", template)
+    found = []
+    for name in " ".join(loaded).split():
+        library = import_library(engines["django"].engine.libraries[name])
+        names = [
+            *(f"{{% {tag} " for tag in library.tags),
+            *(f"|{each}" for each in library.filters),
+        ]
+        if not any(each in template for each in names):
+            found.append(name)
+    return found
+
+
+def test_template_loads_no_library_that_it_does_not_use() -> None:
+    assert unused_libraries('{% load humanize static %}<i>{% static "a" %}</i>') == ["humanize"]
+    found = {str(path): unused_libraries(path.read_text()) for path in tracked("templates/*.html")}
+    assert not {path: names for path, names in found.items() if names}
 
 
 def test_missing_migration_is_refused(tmp_path: Path) -> None:
