@@ -35,7 +35,7 @@ from arena.leaderboard.ranking.boards import (
 from arena.leaderboard.ranking.rankings import Row
 from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
 from arena.leaderboard.ranking.table import origin_of
-from arena.pages.fragments import is_inserted
+from arena.pages.answers import is_inserted
 from arena.pages.home import unseen_scale
 from arena.pages.leaderboard.board import scale_of
 from arena.pages.leaderboard.board_view import address_of

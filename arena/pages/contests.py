@@ -13,7 +13,7 @@ from arena.accounts.models import User
 from arena.contests.entries import eligible, enter
 from arena.contests.models import Contest
 from arena.contests.places import standing, summaries
-from arena.errors import UserError
+from arena.pages.answers import RefusalAsMessage
 from arena.runs.models import Run
 
 MAX_RUNS = 20
@@ -49,13 +49,10 @@ def contest_enter(request: HttpRequest, slug: str) -> HttpResponse:
     if not isinstance(request.user, User):
         return redirect("login")
     found = get_object_or_404(Contest, slug=slug)
-    try:
+    with RefusalAsMessage(request):
         entry = enter(
             found, request.user, request.POST.get("run", ""), request.POST.get("team", "")
         )
-    except UserError as error:
-        messages.error(request, error.text)
-    else:
         late = " It is late, and gets no rank." if entry.is_late else ""
         messages.success(request, f"Run {entry.run_id} is entered for {entry.team}.{late}")
     return redirect("contest", slug)

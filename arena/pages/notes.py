@@ -12,6 +12,7 @@ from arena.accounts.auth import signed_in
 from arena.errors import Invalid, UserError
 from arena.notes import services
 from arena.notes.context import notes_of
+from arena.pages.answers import RefusalAsMessage
 from arena.pages.runs.run import run_of
 
 
@@ -43,11 +44,9 @@ def notes(request: HttpRequest, run_id: str) -> HttpResponse:
 @require_POST
 @login_required
 def remove(request: HttpRequest, run_id: str, note_id: int) -> HttpResponse:
-    try:
+    with RefusalAsMessage(request):
         services.remove(run_of(request, run_id), note_id, signed_in(request))
         messages.success(request, "The note is removed.")
-    except UserError as error:
-        messages.error(request, error.text)
     return redirect("run-notes", run_id)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
@@ -14,7 +13,7 @@ from arena.accounts.auth import signed_in
 from arena.curation import checks
 from arena.curation.access import reviewers_only
 from arena.curation.models import Check
-from arena.errors import UserError
+from arena.pages.answers import RefusalAsMessage
 
 
 @require_safe
@@ -34,10 +33,8 @@ def steps(request: HttpRequest, pk: int) -> HttpResponse:
 @reviewers_only
 def cancel(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Check, pk=pk)
-    try:
+    with RefusalAsMessage(request):
         checks.cancel_check(found, signed_in(request))
-    except UserError as error:
-        messages.error(request, error.text)
     return redirect("check", pk)
 
 

@@ -24,6 +24,7 @@ from arena.curation.models import Check, Draft
 from arena.curation.validation import lacks_tolerance, problems_of
 from arena.errors import Conflict, NotFound, UserError
 from arena.filters import words_of
+from arena.pages.answers import RefusalAsMessage
 from arena.runs.code.sources import changes
 from evaluation.tasks.spec import CATEGORIES
 
@@ -184,12 +185,10 @@ def diff(request: HttpRequest, pk: int) -> HttpResponse:
 def act(request: HttpRequest, pk: int, action: str) -> HttpResponse:
     """Do one thing with a draft, and show the draft with what came of it."""
     shown = get_object_or_404(Draft, pk=pk)
-    try:
+    with RefusalAsMessage(request):
         if (do := ACTIONS.get(action)) is None:
             raise NotFound(f"There is no action {action!r}.")
         messages.success(request, do(request, shown, signed_in(request)))
-    except UserError as error:
-        messages.error(request, error.text)
     return redirect("draft", pk)
 
 
@@ -271,12 +270,9 @@ ACTIONS: Mapping[str, Callable[[HttpRequest, Draft, User], str]] = {
 @reviewers_only
 def of_task(request: HttpRequest, operator: str) -> HttpResponse:
     """Create a draft of the published files of an operator."""
-    try:
-        made = drafts.edit_published(signed_in(request), operator)
-    except UserError as error:
-        messages.error(request, error.text)
-        return redirect("curate")
-    return redirect("draft", made.pk)
+    with RefusalAsMessage(request):
+        return redirect("draft", drafts.edit_published(signed_in(request), operator).pk)
+    return redirect("curate")
 
 
 @require_POST
@@ -285,9 +281,7 @@ def task_status(request: HttpRequest, operator: str, track: str) -> HttpResponse
     """Retire a task, or publish it again, with a reason."""
     task = get_object_or_404(Task, operator__slug=operator, track=track)
     status, reason = request.POST.get("status", ""), request.POST.get("reason", "")
-    try:
+    with RefusalAsMessage(request):
         drafts.set_task_status(task, signed_in(request), status, reason)
         messages.success(request, f"{task} is {task.status} now.")
-    except UserError as error:
-        messages.error(request, error.text)
     return redirect(f"{reverse('curate')}?{QueryDict(request.POST.get('back', '')).urlencode()}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
@@ -18,6 +17,7 @@ from arena.curation.access import staff_only
 from arena.curation.models import OPEN_ITEMS, ItemStatus, Rejudging
 from arena.curation.rejudging_filters import Filters, choices, chosen, loads, older_versions
 from arena.errors import UserError
+from arena.pages.answers import RefusalAsMessage
 from evaluation import JUDGE_VERSION
 
 MAX_LISTED = 30
@@ -86,10 +86,8 @@ def progress(request: HttpRequest, pk: int) -> HttpResponse:
 @staff_only
 def cancel(request: HttpRequest, pk: int) -> HttpResponse:
     found = get_object_or_404(Rejudging, pk=pk)
-    try:
+    with RefusalAsMessage(request):
         services.cancel(found, signed_in(request))
-    except UserError as error:
-        messages.error(request, error.text)
     return redirect(found)
 
 

@@ -22,8 +22,8 @@ from arena.leaderboard.ranking.matrix import matrix, tasks_of
 from arena.leaderboard.ranking.rankings import Row
 from arena.leaderboard.ranking.results import Snapshot, snapshot
 from arena.leaderboard.ranking.suite_scores import FAST_P, fast_p
+from arena.pages.answers import is_inserted
 from arena.pages.charts.files import Drawing, chart_file
-from arena.pages.fragments import is_inserted
 from arena.pages.leaderboard.board_drawings import matrix_drawing
 from arena.pages.leaderboard.board_view import (
     ROWS_A_PAGE,

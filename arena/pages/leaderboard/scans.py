@@ -11,7 +11,7 @@ from arena.filters import unknown_value
 from arena.notes.models import Hit
 from arena.notes.rules import BY_NAME, RULES
 from arena.notes.scans import by_agent, unread
-from arena.pages.fragments import is_inserted
+from arena.pages.answers import is_inserted
 from arena.runs.models import Run
 
 HITS_A_PAGE = 50

@@ -25,8 +25,8 @@ from arena.leaderboard.analysis.sample import sample_of
 from arena.leaderboard.analysis.spread import Spread
 from arena.leaderboard.analysis.statistics import Statistics
 from arena.leaderboard.ranking.results import Snapshot, snapshot
+from arena.pages.answers import is_inserted
 from arena.pages.charts.files import Chart, chart_file
-from arena.pages.fragments import is_inserted
 from arena.pages.leaderboard.analysis import chosen_filters
 
 SIGNIFICANT = 0.05

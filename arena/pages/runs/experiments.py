@@ -18,7 +18,6 @@ from arena.accounts.auth import signed_in
 from arena.accounts.models import User
 from arena.catalog.models import Agent
 from arena.catalog.templatetags.figures import Scale
-from arena.errors import UserError
 from arena.leaderboard.experiment_summary import (
     Cell,
     ExperimentSummary,
@@ -27,6 +26,7 @@ from arena.leaderboard.experiment_summary import (
 )
 from arena.leaderboard.ranking import matrix
 from arena.leaderboard.ranking.results import computed, snapshot
+from arena.pages.answers import RefusalAsMessage
 from arena.pages.leaderboard.board import scale_of
 from arena.runs import experiments
 from arena.runs.models import Experiment, Run
@@ -148,10 +148,7 @@ def _changed(
     if not request.user.is_authenticated:
         return redirect("login")
     found = get_object_or_404(experiments.visible_to(request.user), slug=slug)
-    try:
+    with RefusalAsMessage(request):
         count = change(found, signed_in(request))
-    except UserError as error:
-        messages.error(request, error.text)
-    else:
         messages.success(request, f"{count} run{'s' if count > 1 else ''} {what}.")
     return redirect("experiment", slug)

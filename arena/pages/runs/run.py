@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from arena.accounts.auth import signed_in
-from arena.errors import UserError
 from arena.notes.context import notes_of
+from arena.pages.answers import RefusalAsMessage
 from arena.pages.charts.cards import run_card
 from arena.pages.charts.files import chart_file
 from arena.runs import services
@@ -166,14 +165,12 @@ def export(request: HttpRequest, run_id: str, form: str) -> HttpResponse:
     shown = run_of(request, run_id)
     if form not in exports.FORMATS:
         raise Http404
-    try:
+    with RefusalAsMessage(request):
         text = exports.export(shown, form)
-    except UserError as error:
-        messages.error(request, error.text)
-        return redirect("run", run_id)
-    response = HttpResponse(text, content_type=exports.FORMATS[form].content_type)
-    response.headers["Content-Disposition"] = f'attachment; filename="{shown.pk}.{form}"'
-    return response
+        response = HttpResponse(text, content_type=exports.FORMATS[form].content_type)
+        response.headers["Content-Disposition"] = f'attachment; filename="{shown.pk}.{form}"'
+        return response
+    return redirect("run", run_id)
 
 
 @require_safe
@@ -192,10 +189,8 @@ def continue_(request: HttpRequest, run_id: str) -> HttpResponse:
     """Continue a broken run and open the page of the new one."""
     if not request.user.is_authenticated:
         return redirect("login")
-    try:
+    with RefusalAsMessage(request):
         return redirect(services.continue_run(run_of(request, run_id), signed_in(request)))
-    except UserError as error:
-        messages.error(request, error.text)
     return redirect("run", run_id)
 
 
@@ -203,10 +198,8 @@ def continue_(request: HttpRequest, run_id: str) -> HttpResponse:
 def cancel(request: HttpRequest, run_id: str) -> HttpResponse:
     if not request.user.is_authenticated:
         return redirect("login")
-    try:
+    with RefusalAsMessage(request):
         services.cancel_run(run_of(request, run_id), signed_in(request))
-    except UserError as error:
-        messages.error(request, error.text)
     return redirect("run", run_id)
 
 
