@@ -14,7 +14,7 @@ from typing import Any
 from arena.catalog.models import Agent, Hardware, Operator, Task, TaskVersion
 from arena.runs.models import Evaluation, GateResult, Run, Submission
 from arena.runs.scoring.standings import keep_standing
-from evaluation.kinds.module.architectures import architectures, find_task
+from evaluation.kinds.module.architectures import find_task
 from evaluation.types import Interval
 
 VERDICT = json.loads(Path(__file__).with_name("production_verdict.json").read_text())
@@ -168,9 +168,3 @@ def production_run(
     run.refresh_from_db()
     keep_standing(run)
     return run
-
-
-def production_catalogue() -> list[Task]:
-    """Store a task for each module of each architecture; return them all."""
-    names = [task.name for each in architectures().values() for task in each.tasks]
-    return [production_task(name) for name in names]
