@@ -24,6 +24,7 @@ from arena.runs import experiments, services
 from arena.runs.display.terminal import line_of, verdict_of
 from arena.runs.models import Event, Experiment, Run
 from arena.runs.states import RUN_JUDGED, RunStatus
+from evaluation.types import Verdict
 from runners.catalog import sync
 from runners.launcher import CannotStart, locked_home
 from runners.process.supervisor import stopping
@@ -221,5 +222,5 @@ def _name(run: Run) -> str:
 def _matters(event: Event) -> bool:
     """Return whether a terminal that follows many runs shows an event."""
     if event.kind == "gate_result":
-        return bool(event.body["verdict"] != "passed")
+        return bool(event.body["verdict"] != Verdict.PASSED)
     return event.kind in ("metric", "limit", "error", "interrupt", "log")

@@ -19,6 +19,7 @@ from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.scoring.reward import Outcome, reward
 from arena.runs.states import EVALUATION_ACTIVE, Scope, Split
 from arena.text import Text
+from evaluation.types import Verdict
 
 router = Router(tags=["submissions"])
 MAX_REWARDS = 100
@@ -143,7 +144,7 @@ def _verdict(submission: Submission) -> Evaluation | None:
     """Return the final evaluation once it has a verdict, else that of the round."""
     by_scope = {each.scope: each for each in submission.evaluations.all()}
     final, own = by_scope.get(Scope.FINAL), by_scope.get(Scope.ROUND)
-    if final and (own is None or final.verdict not in ("", "broken")):
+    if final and (own is None or final.verdict not in ("", Verdict.BROKEN)):
         return final
     return own
 
@@ -154,7 +155,7 @@ def reward_out(submission: Submission) -> dict[str, Any]:
     value = None
     if evaluation and not active:
         value = reward(_outcome(evaluation))
-    noisy = evaluation is not None and evaluation.noisy and evaluation.verdict == "passed"
+    noisy = evaluation is not None and evaluation.noisy and evaluation.verdict == Verdict.PASSED
     status = PENDING if active else JUDGED if noisy or value is not None else BROKEN
     waiting: Waiting | None = waiting_of(run) if status == PENDING else None
     scores = evaluation if status == JUDGED else None
@@ -191,7 +192,7 @@ def _seen_cases(evaluation: Evaluation) -> list[Any]:
 
 def _outcome(evaluation: Evaluation) -> Outcome:
     """Return what the reward depends on; the gate that stopped it is the first not passed."""
-    stopped = [gate.gate for gate in _gates(evaluation) if gate.verdict != "passed"]
+    stopped = [gate.gate for gate in _gates(evaluation) if gate.verdict != Verdict.PASSED]
     lows = (evaluation.low, evaluation.unseen_low)
     return Outcome(
         verdict=evaluation.verdict,

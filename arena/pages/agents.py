@@ -42,6 +42,7 @@ from arena.pages.leaderboard.board_view import address_of
 from arena.runs.agents import visible_to
 from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet
+from evaluation.types import Verdict
 
 MAX_RECENT_RUNS = 10
 AGENTS_A_PAGE = 50
@@ -187,11 +188,11 @@ def failures(request: HttpRequest, slug: str) -> HttpResponse:
         counts[verdict] += count
     context = {
         "agent": shown,
-        "failures": [each for each in verdicts if each[0] in ("failed", "rejected")],
+        "failures": [each for each in verdicts if each[0] in (Verdict.FAILED, Verdict.REJECTED)],
         "judged": counts.total(),
-        "passed": counts["passed"],
-        "rejected": counts["rejected"],
-        "disputed": counts["disputed"],
+        "passed": counts[Verdict.PASSED],
+        "rejected": counts[Verdict.REJECTED],
+        "disputed": counts[Verdict.DISPUTED],
     }
     alone = is_inserted(request)
     return render(request, f"agent_failures{'_part' if alone else ''}.html", context)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
+from evaluation.types import Verdict
+
 
 class Visibility(models.TextChoices):
     PUBLIC = "public"
@@ -62,8 +64,7 @@ class Scope(models.TextChoices):
     PAST = "past"
 
 
-INCONCLUSIVE = "inconclusive"
-NO_JUDGEMENT = ("skipped", INCONCLUSIVE)
+NO_JUDGEMENT = (Verdict.SKIPPED, Verdict.INCONCLUSIVE)
 """Verdicts that say nothing of the candidate."""
 SCOPES_COUNTED = (Scope.ROUND, Scope.FINAL)
 """Scopes of the verdicts that statistics count."""
@@ -76,8 +77,8 @@ EVALUATION_ACTIVE = EVALUATION_WAITING + EVALUATION_HELD
 
 def outcome_of(verdict: str, reason: str) -> tuple[RunStatus, str, Fault]:
     """Return the status, reason and fault of a run with this final verdict."""
-    if verdict == "passed":
+    if verdict == Verdict.PASSED:
         return RunStatus.PASSED, "", Fault.NOBODY
-    if verdict == INCONCLUSIVE:
+    if verdict == Verdict.INCONCLUSIVE:
         return RunStatus.BROKEN, reason, Fault.ARENA
     return RunStatus.FAILED, reason, Fault.CANDIDATE

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from arena.runs.models import Evaluation, Event
-from arena.runs.states import INCONCLUSIVE, EvaluationStatus, Split
+from arena.runs.states import EvaluationStatus, Split
 from evaluation.judge import report_text
+from evaluation.types import Verdict
 from runners.session.arena_check import ARENA_FAULT
 from runners.session.control_socket import NOT_PASSED, PASSED, Answer
 
@@ -19,8 +20,6 @@ CASE_FIELDS = (
 SUMMARY_FIELDS = (
     "verdict", "reason", "message", "speedup", "low", "high", "noisy", "roofline_share",
 )  # fmt: skip
-ACCEPTED, SKIPPED = "passed", "skipped"
-"""`skipped` says that this hardware cannot run the task at all."""
 
 
 def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
@@ -30,13 +29,13 @@ def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
     if evaluation.status == EvaluationStatus.BROKEN:
         text = f"{head}: the arena could not judge this, through no fault of yours"
         return {"exit": ARENA_FAULT, "text": text, "rounds_left": left}
-    if evaluation.verdict == INCONCLUSIVE:
+    if evaluation.verdict == Verdict.INCONCLUSIVE:
         text = f"{head}: {evaluation.message}"
         if left:
             text += f". Submit it again: such rounds are free, up to {rounds}"
         about = {"rounds_left": left, "verdict": evaluation.verdict}
         return {"exit": ARENA_FAULT, "text": text, **about}
-    if evaluation.verdict == SKIPPED:
+    if evaluation.verdict == Verdict.SKIPPED:  # this hardware cannot run the task at all
         text = f"{head}: {evaluation.message}; no round of this task can be judged here"
         return {"exit": ARENA_FAULT, "text": text, "rounds_left": left}
     gates = list(evaluation.gates.values(*GATE_FIELDS))
@@ -45,7 +44,7 @@ def answer(evaluation: Evaluation, rounds: int, left: int) -> Answer:
     verdict = " ".join(filter(None, (evaluation.verdict, evaluation.reason)))
     parts = (_gate_table(gates), compiler, _case_table(cases), _speedup_line(evaluation))
     return {
-        "exit": PASSED if evaluation.verdict == ACCEPTED else NOT_PASSED,
+        "exit": PASSED if evaluation.verdict == Verdict.PASSED else NOT_PASSED,
         "text": "\n".join(filter(None, (f"{head}: {verdict}", *parts))),
         "round": number,
         "rounds_left": left,

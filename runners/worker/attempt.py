@@ -23,10 +23,11 @@ from arena.errors import Conflict, UserError
 from arena.runs import services
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.scoring.best import chosen_round, end_without_final
-from arena.runs.states import INCONCLUSIVE, EvaluationStatus, Fault, RunStatus, Scope
+from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
 from arena.runs.trace.events import EventDraft
 from evaluation.sandbox import resource_watch, untrusted_files
 from evaluation.sandbox.resource_watch import ResourceWatch
+from evaluation.types import Verdict
 from runners import agents, harnesses
 from runners.agents import workspace_files
 from runners.process.supervisor import LINE_BYTES, Child, Ended, Ending, stopping
@@ -256,11 +257,11 @@ class _Attempt:
             return refused("The run is over.")
         if evaluation.status == EvaluationStatus.BROKEN:
             self.broken = f"Round {submission.round} could not be judged: {evaluation.message}"
-        elif evaluation.verdict == verdicts.SKIPPED:
+        elif evaluation.verdict == Verdict.SKIPPED:
             self.broken = f"{self.run.hardware} cannot judge this task: {evaluation.message}"
         if self.broken:
             self._until = time.monotonic() + HEARING_SECONDS
-        if evaluation.verdict == INCONCLUSIVE:
+        if evaluation.verdict == Verdict.INCONCLUSIVE:
             why = f"Round {submission.round} could not be measured: {evaluation.message}"
             self.unmeasured = f"The agent ended early. {why}"
         else:

@@ -27,6 +27,7 @@ from arena.runs.services import new_lease
 from evaluation.bench.devices.gpu_files import Gpus, measured, of_uuid
 from evaluation.code.building import nvcc
 from evaluation.device_kind import GPU
+from evaluation.judge.answers import INCONCLUSIVE, NOT_PASSED, PASSED
 from evaluation.sandbox import launch, untrusted_files
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
@@ -186,11 +187,11 @@ class _Checking:
             checks.finish_check(self.check.pk, self.lease, False, text)
             return
         detail = (ended.stderr.splitlines() or ["nothing"])[-1]
-        if ended.code == judging.INCONCLUSIVE:
+        if ended.code == INCONCLUSIVE:
             text = detail.removeprefix("evaluation: ")
             checks.break_check(self.check.pk, self.lease, text[:MAX_TEXT])
             return
-        if ended.code not in (judging.PASSED, judging.NOT_PASSED) and not self.errors:
+        if ended.code not in (PASSED, NOT_PASSED) and not self.errors:
             text = f"The judge ended with status {ended.code}: {detail}"
             checks.finish_check(self.check.pk, self.lease, False, text[:MAX_TEXT])
             return

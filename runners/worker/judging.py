@@ -27,6 +27,7 @@ from arena.runs import services
 from arena.runs.models import Evaluation
 from arena.runs.states import EvaluationStatus, Scope
 from evaluation.code.building import nvcc
+from evaluation.judge.answers import INCONCLUSIVE, NOT_PASSED, PASSED
 from evaluation.types import GateResult, Profile, Report, Verdict, from_json
 from runners.process.supervisor import Child, Ended, Ending
 from runners.worker import artefacts, health, judge_user
@@ -37,7 +38,6 @@ from runners.worker.release import Release
 logger = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-m", "evaluation")
-PASSED, NOT_PASSED, INCONCLUSIVE = 0, 1, 4
 REPORTED = (PASSED, NOT_PASSED, INCONCLUSIVE)
 """Exit codes of a judge that gives a report."""
 ENVIRONMENT = (
@@ -259,7 +259,7 @@ class Judging:
         """Take one message of the judge."""
         match message.pop("type"):
             case "gate":
-                if message["verdict"] == "broken":  # it is tried again, and this result dropped
+                if message["verdict"] == Verdict.BROKEN:  # this result is dropped for another try
                     detail = json.dumps(message["private"], indent=1).replace("\\n", "\n")
                     logger.error("%s broke: %s", self.name, detail)
                 gate = from_json(GateResult, message)

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evaluation.types import GateName
+
+BEFORE_TIMING = (GateName.INTEGRITY, GateName.COMPILE, GateName.CORRECTNESS)
+
 
 @dataclass(frozen=True)
 class MechanismRow:
@@ -52,7 +56,7 @@ def ablation_tables(folder: Path) -> list[AblationTable]:
 
 def _table(data: Mapping[str, Any]) -> AblationTable:
     gates: Mapping[str, int] = data["gates"]
-    before = sum(gates.get(gate, 0) for gate in ("integrity", "compile", "correctness"))
+    before = sum(gates.get(gate, 0) for gate in BEFORE_TIMING)
     return AblationTable(
         device=data["device"]["name"],
         measured_at=data["at"][:10],

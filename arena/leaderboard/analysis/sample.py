@@ -11,10 +11,11 @@ from arena.leaderboard.analysis.statistics import Rounds, Runs, Sample
 from arena.leaderboard.analysis.verdicts import GATES, Verdicts, verdicts
 from arena.leaderboard.ranking.filters import ARENA
 from arena.leaderboard.ranking.results import Snapshot
+from evaluation.types import GateName
 
 NO_GATE = "no gate"
 """The class of a run that failed without a failed gate, for example one that submitted nothing."""
-COMPILE = 1 << GATES.index("compile")
+COMPILE = 1 << GATES.index(GateName.COMPILE)
 
 
 def sample_of(shown: Snapshot, chosen: Mapping[str, str]) -> Sample:

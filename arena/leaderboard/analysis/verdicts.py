@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from arena.leaderboard.ranking.results import Snapshot, computed
 from arena.runs.models import Evaluation, GateResult
 from arena.runs.states import Scope
-from evaluation.types import GateName
+from evaluation.types import GateName, Verdict
 
 GATES = tuple(gate.value for gate in GateName)
-NOT_FAILED = ("passed", "skipped")
-NO_VERDICT = ("", "broken", "inconclusive")
+NOT_FAILED = (Verdict.PASSED, Verdict.SKIPPED)
+NO_VERDICT = ("", Verdict.BROKEN, Verdict.INCONCLUSIVE)
 MAX_RUNS_READ = 500
 """Runs whose verdicts are read by their ids; for more, all verdicts are read."""
 
@@ -189,8 +189,8 @@ def _read_runs(read: _Read, runs: Sequence[tuple[str, int]], all_runs: bool) -> 
         default=0,
         output_field=IntegerField(),
     )
-    reached = Sum(bits, filter=~Q(verdict="skipped"), default=0)
-    passed = Sum(bits, filter=Q(verdict="passed"), default=0)
+    reached = Sum(bits, filter=~Q(verdict=Verdict.SKIPPED), default=0)
+    passed = Sum(bits, filter=Q(verdict=Verdict.PASSED), default=0)
     counted = gates.values_list("evaluation").annotate(bits_reached=reached, bits_passed=passed)
     reached_and_passed = {pk: both for pk, *both in counted}
     verdicts = [

@@ -19,6 +19,7 @@ from arena.curation.rejudging_filters import Filters, choices, chosen, loads, ol
 from arena.errors import UserError
 from arena.pages.answers import RefusalAsMessage
 from evaluation import JUDGE_VERSION
+from evaluation.types import Verdict
 
 MAX_LISTED = 30
 PAGE_ITEMS = 50
@@ -104,17 +105,16 @@ def _context(request: HttpRequest, pk: int) -> dict[str, Any]:
         "evaluation__hardware",
         "replacement",
     )
+    replaced = shown.items.filter(status=ItemStatus.REPLACED)
+    passed_before = Q(evaluation__verdict=Verdict.PASSED)
+    passes_now = Q(replacement__verdict=Verdict.PASSED)
     return {
         "rejudging": shown,
         "counts": [(label, counts.get(value, 0)) for value, label in ItemStatus.choices],
         "total": total,
         "ended": ended,
-        "lost": shown.items.filter(status=ItemStatus.REPLACED, evaluation__verdict="passed")
-        .exclude(replacement__verdict="passed")
-        .count(),
-        "gained": shown.items.filter(status=ItemStatus.REPLACED, replacement__verdict="passed")
-        .exclude(evaluation__verdict="passed")
-        .count(),
+        "lost": replaced.filter(passed_before & ~passes_now).count(),
+        "gained": replaced.filter(passes_now & ~passed_before).count(),
         "seconds_left": _seconds_left(shown, ended, total),
         "unserved": services.unserved_devices(shown),
         "page": Paginator(listed, PAGE_ITEMS).get_page(request.GET.get("page")),

@@ -9,6 +9,7 @@ from django.db.models import Max
 from arena.catalog.models import Hardware, TaskVersion
 from arena.runs.models import GateResult
 from arena.runs.states import Visibility
+from evaluation.types import GateName, Verdict
 
 TORCH = "torch"
 """The baseline that is timed both eager and compiled."""
@@ -34,8 +35,8 @@ def timed_baselines(version: TaskVersion | None) -> list[Timed]:
     if version is None or version.public.get("baseline", TORCH) != TORCH:
         return []
     gates = GateResult.objects.filter(
-        gate="performance",
-        verdict="passed",
+        gate=GateName.PERFORMANCE,
+        verdict=Verdict.PASSED,
         evaluation__submission__run__task_version=version,
         evaluation__submission__run__visibility=Visibility.PUBLIC,
         detail__baseline_us__eager__gt=0,

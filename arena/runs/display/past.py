@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 
 from arena.runs.models import Evaluation, Event, Run
 from arena.runs.states import RUN_ACTIVE, EvaluationStatus, RunStatus
+from evaluation.types import GateName
 
 CHANGES = Q(kind__in=["status", "gate_result"]) | Q(
     kind__in=["span_begin", "span_end"], body__span_kind__in=["submission", "evaluation"]
@@ -48,7 +49,7 @@ class Past:
         if self.has_ended(found, number):
             return found
         known = copy.copy(found)
-        measures = "compile" in self.gates.get((number, found.scope), ())
+        measures = GateName.COMPILE in self.gates.get((number, found.scope), ())
         known.status = EvaluationStatus.MEASURING if measures else EvaluationStatus.BUILDING
         known.verdict = known.reason = known.message = ""
         known.ended_at, known.noisy = None, False

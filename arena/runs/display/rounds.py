@@ -9,6 +9,7 @@ from arena.runs.display.past import Past
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.scoring.best import best_so_far
 from arena.runs.states import EvaluationStatus, Scope
+from evaluation.types import Verdict
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def rounds_of(run: Run, past: Past | None = None) -> list[Round]:
     rounds = []
     best_after = best_so_far(own for own, _ in verdicts)
     for submission, (own, final), best in zip(submissions, verdicts, best_after, strict=True):
-        passed = own if own and own.verdict == "passed" else None
+        passed = own if own and own.verdict == Verdict.PASSED else None
         rounds.append(
             Round(
                 number=submission.round,
@@ -110,7 +111,7 @@ def difference(rounds: list[Round], task: Task) -> str:
     if judged is None or judged.final is None or judged.speedup is None:
         return ""
     final, number = judged.final, judged.number
-    if final.verdict != "passed":
+    if final.verdict != Verdict.PASSED:
         why = final.message or final.reason or "no reason was given"
         return f"Round {number} passed {quick}, and is: {final.verdict}. {why}"
     if final.speedup is None:

@@ -134,7 +134,7 @@ def verdict_of(run: Run, evaluation: Evaluation | None, past: Past | None = None
         "cases": cases,
         "case_scale": Scale.over(cases),
         "roofline": roofline_of(run.hardware.peaks, cases),
-        "hidden": results.get("generalization"),
+        "hidden": results.get(GateName.GENERALIZATION),
         **_funnel(run, results),
     }
 

@@ -13,14 +13,13 @@ from django.db.models import QuerySet
 
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.states import (
-    INCONCLUSIVE,
     EvaluationStatus,
     Fault,
     RunStatus,
     Scope,
     outcome_of,
 )
-from evaluation.types import GateName
+from evaluation.types import GateName, Verdict
 
 
 class Judged(Protocol):
@@ -39,7 +38,7 @@ def best_so_far(rounds: Iterable[T | None]) -> Iterator[T | None]:
     """Yield the best evaluation up to each round; None stands for a round without a verdict."""
     best, bound = None, 0.0
     for judged in rounds:
-        low = judged.low if judged and judged.verdict == "passed" else None
+        low = judged.low if judged and judged.verdict == Verdict.PASSED else None
         if low is not None and low >= bound:
             best, bound = judged, low
         yield best
@@ -47,7 +46,7 @@ def best_so_far(rounds: Iterable[T | None]) -> Iterator[T | None]:
 
 def best_first(evaluations: QuerySet[Evaluation]) -> QuerySet[Evaluation]:
     """Return the evaluations that passed and were timed, best first."""
-    timed = evaluations.filter(verdict="passed", low__isnull=False)
+    timed = evaluations.filter(verdict=Verdict.PASSED, low__isnull=False)
     return timed.order_by("-low", "-submission__round")
 
 
@@ -64,10 +63,9 @@ def chosen_round(run: Run) -> Submission | None:
     if not judged.exclude(verdict="").exists():
         return rounds.first()
     judged = judged.filter(status=EvaluationStatus.DONE)
-    passed, latest = judged.filter(verdict="passed"), "-submission__round"
-    right = judged.filter(
-        verdict=INCONCLUSIVE, gates__gate=GateName.CORRECTNESS, gates__verdict="passed"
-    )
+    passed, latest = judged.filter(verdict=Verdict.PASSED), "-submission__round"
+    unmeasured = judged.filter(verdict=Verdict.INCONCLUSIVE)
+    right = unmeasured.filter(gates__gate=GateName.CORRECTNESS, gates__verdict=Verdict.PASSED)
     best = best_first(passed).first() or passed.order_by(latest).first()
     best = best or right.order_by(latest).first()
     return rounds.get(pk=best.submission_id) if best else None
@@ -81,10 +79,10 @@ def end_without_final(run: Run, unjudged: str) -> tuple[RunStatus, str, Fault]:
     """
     judged = Evaluation.objects.filter(submission__run=run, scope=Scope.ROUND).exclude(verdict="")
     judged = judged.order_by("-submission__round").select_related("submission")
-    last = judged.exclude(verdict=INCONCLUSIVE).first() or judged.first()
+    last = judged.exclude(verdict=Verdict.INCONCLUSIVE).first() or judged.first()
     if last is None:
         return RunStatus.FAILED, unjudged, Fault.CANDIDATE
     why = last.message or last.reason or last.verdict
-    what = "could be measured" if last.verdict == INCONCLUSIVE else "passed"
+    what = "could be measured" if last.verdict == Verdict.INCONCLUSIVE else "passed"
     text = f"No round {what}. Round {last.submission.round}, the last: {why}"
     return outcome_of(last.verdict, text)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from arena.runs.models import Evaluation
 from arena.runs.states import SCOPES_COUNTED, Scope
+from evaluation.types import Verdict
 
 
 def judged_by(run_id: str) -> dict[str, Any]:
@@ -24,7 +25,7 @@ def judged_by(run_id: str) -> dict[str, Any]:
     found = newest.filter(scope=Scope.FINAL).first() or newest.first()
     if found is None:
         return {"judge_version": "", "noisy": False}
-    noisy = found.noisy and found.verdict == "passed"
+    noisy = found.noisy and found.verdict == Verdict.PASSED
     return {"judge_version": found.judge_version, "noisy": noisy}
 
 

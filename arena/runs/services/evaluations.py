@@ -22,7 +22,6 @@ from arena.runs.services.rejudging import (
 )
 from arena.runs.services.runs import end_run, record_status
 from arena.runs.states import (
-    INCONCLUSIVE,
     EvaluationStatus,
     Fault,
     RunStatus,
@@ -76,7 +75,7 @@ def rounds_spent(run: Run) -> int:
     Of those as many as the budget has rounds are free, so that a run ends on any machine.
     """
     rounds = Evaluation.objects.filter(submission__run=run, scope=Scope.ROUND)
-    inconclusive = rounds.filter(verdict=INCONCLUSIVE).count()
+    inconclusive = rounds.filter(verdict=types.Verdict.INCONCLUSIVE).count()
     return run.submissions.count() - min(inconclusive, int(run.budget["rounds"]))
 
 
@@ -134,7 +133,7 @@ def request_profile(submission: Submission, case: str) -> Evaluation:
 
     Raises: Conflict if the round did not compile.
     """
-    compiled = GateResult.objects.filter(gate="compile", verdict="passed")
+    compiled = GateResult.objects.filter(gate=types.GateName.COMPILE, verdict=types.Verdict.PASSED)
     if not compiled.filter(evaluation__submission=submission).exists():
         raise Conflict(f"Round {submission.round} did not compile: there is nothing to profile.")
     case = clean(case)
@@ -307,13 +306,13 @@ def break_evaluation(
         text = f"Judging {how} and is retried: {reason}"
         return _judge_again(evaluation, lease, text, interrupted)
     with transaction.atomic():
-        result = {"verdict": "broken", "message": reason}
+        result = {"verdict": types.Verdict.BROKEN, "message": reason}
         if not Evaluation.objects.end(evaluation_id, lease, EvaluationStatus.BROKEN, **result):
             return False
         if evaluation.scope == Scope.REJUDGE:
             drop_rejudging(evaluation)
             return True
-        _record_end(evaluation, "broken", "", reason, {})
+        _record_end(evaluation, types.Verdict.BROKEN, "", reason, {})
         if ends_run(evaluation.submission.run, evaluation.scope):
             judging = {"status": RunStatus.JUDGING}
             end_run(run_id, judging, RunStatus.BROKEN, reason, Fault.ARENA)
@@ -361,14 +360,14 @@ def _record_end(
     submission, span = evaluation.submission, _span(evaluation)
     end = {
         "span_kind": "evaluation",
-        "ok": verdict == "passed",
+        "ok": verdict == types.Verdict.PASSED,
         "verdict": verdict,
         "reason": reason,
         "message": message,
         "round": submission.round,
     }
     drafts = [EventDraft("span_end", end, id=f"{span}/end")]
-    if verdict == "passed" and scores["speedup"] is not None:
+    if verdict == types.Verdict.PASSED and scores["speedup"] is not None:
         rounds = Evaluation.objects.of_rounds().filter(submission__run=submission.run_id)
         best = best_first(rounds).first()
         body = {
@@ -391,7 +390,7 @@ def _end_judged_run(
 ) -> None:
     """End a run with its final verdict. What this hardware could not judge is our fault."""
     judging = {"status": RunStatus.JUDGING}
-    if verdict == "skipped":
+    if verdict == types.Verdict.SKIPPED:
         reason = f"{evaluation.hardware} cannot judge this: {reason}"
         status, fault = RunStatus.BROKEN, Fault.ARENA
     else:

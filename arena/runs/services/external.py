@@ -39,6 +39,7 @@ from arena.runs.states import EVALUATION_ACTIVE, EvaluationStatus, Fault, RunSta
 from arena.runs.trace.agent_events import agent_event
 from arena.runs.trace.events import BadEvent
 from arena.runs.trace.recording import note, prepare, record_prepared
+from evaluation.types import Verdict
 
 SILENCE = timedelta(minutes=5)
 """Time without a request after which a run ends."""
@@ -322,7 +323,7 @@ def _conclude(run: Run, reason: str) -> None:
         return
     running = {"status": RunStatus.RUNNING}
     rounds = Evaluation.objects.filter(submission__run=run, scope=Scope.ROUND)
-    broken = rounds.filter(status=EvaluationStatus.BROKEN) | rounds.filter(verdict="skipped")
+    broken = rounds.filter(status=EvaluationStatus.BROKEN) | rounds.filter(verdict=Verdict.SKIPPED)
     last = broken.order_by("-pk").first()
     if last is not None:
         text = f"Round {last.submission.round} could not be judged: {last.message}"

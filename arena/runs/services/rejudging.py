@@ -17,13 +17,13 @@ from arena.runs.scoring.records import refresh_records
 from arena.runs.scoring.standings import keep_standing
 from arena.runs.states import (
     EVALUATION_ACTIVE,
-    INCONCLUSIVE,
     NO_JUDGEMENT,
     RUN_JUDGED,
     EvaluationStatus,
     Scope,
     outcome_of,
 )
+from evaluation.types import Verdict
 
 
 def request_rejudging(final: Evaluation) -> Evaluation:
@@ -34,7 +34,7 @@ def request_rejudging(final: Evaluation) -> Evaluation:
     Raises: Conflict for a verdict that does not count, or a task that is gone.
     """
     run = final.submission.run
-    judged = run.status in RUN_JUDGED or final.verdict == INCONCLUSIVE
+    judged = run.status in RUN_JUDGED or final.verdict == Verdict.INCONCLUSIVE
     if final.scope != Scope.FINAL or not judged:
         raise Conflict(f"Run {run.pk} has no final verdict that counts.")
     task = run.task_version.task
@@ -98,7 +98,7 @@ def cancel_rejudging(evaluations: Collection[int]) -> int:
     return active.update(
         status=EvaluationStatus.BROKEN,
         scope=Scope.PAST,
-        verdict="broken",
+        verdict=Verdict.BROKEN,
         message="Cancelled before it had a verdict.",
         lease="",
         ended_at=timezone.now(),

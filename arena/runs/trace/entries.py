@@ -10,11 +10,14 @@ from django.db.models import OuterRef, QuerySet, Subquery
 
 from arena.runs.models import Event
 from arena.runs.trace.events import AGENT
+from evaluation.types import Verdict
 
 UNREVISED_KINDS = ("status",)  # each change of state stays as its own row
 UNNAMED = "#"  # prefix of the ids of events without one; no event revises those
 KINDS_OF_BOTH = ("error", "log", "note", "profiler_output")
 """Kinds that the arena and agents record; those of an agent are marked."""
+FAILED = (Verdict.FAILED, Verdict.REJECTED, Verdict.BROKEN)
+"""Verdicts whose rows are marked as errors."""
 MAX_NESTED = 5
 """Levels of subagents that are drawn."""
 EXCERPT, EXCERPT_BEFORE = 80, 20
@@ -89,7 +92,7 @@ class Entry:
         kind, body = self.event.kind, self.event.body
         if (
             body.get("ok") is False
-            or body.get("verdict") in ("failed", "rejected", "broken")
+            or body.get("verdict") in FAILED
             or (kind == "log" and body["level"] == "error")
             or (kind in ("error", "model_call") and body.get("error", True))
             or (self.result and self.result.tone == "bad")

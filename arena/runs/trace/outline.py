@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from django.db.models import Q, QuerySet
 
 from arena.runs.models import Evaluation, Event
+from arena.runs.states import SCOPES_COUNTED
 from arena.runs.trace.entries import Entry, latest, span_of
+from evaluation.types import Verdict
 
 MAX_ROWS = 120
 MAX_TITLE_CHARACTERS = 60
@@ -184,11 +186,11 @@ def _with_verdicts(
     )
     found = []
     for stop in stops:
-        scope = {"round": "round", "final": "final"}.get(stop.kind, "")
+        scope = stop.kind if stop.kind in SCOPES_COUNTED else ""
         span = spans.get((numbers[stop.seq], scope))
         if span in ends:
             at, verdict, reason = ends[span]
-            failed = verdict if verdict != "passed" else ""
+            failed = verdict if verdict != Verdict.PASSED else ""
             stop = replace(
                 stop,
                 duration_ms=at - stop.at,

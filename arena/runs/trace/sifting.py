@@ -12,10 +12,10 @@ from django.db.models import Count, Q, QuerySet
 from django.http import QueryDict
 
 from arena.runs.models import Event
+from arena.runs.trace.entries import FAILED
 from arena.runs.trace.joining import CASES
 from arena.runs.trace.timeline import place
 
-FAILED = ["failed", "rejected", "broken"]
 SUBJECTS: Mapping[str, Q] = {
     "messages": Q(kind__in=["message", "note", "todo_list", "interrupt"], rev=0),
     "tools": Q(kind="tool_call", rev=0),

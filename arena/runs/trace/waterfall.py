@@ -16,9 +16,10 @@ from typing import Any
 from django.db.models import Max, QuerySet
 
 from arena.runs.models import Event
+from evaluation.types import GateName
 
 LANES = ("model", "tools", "subagents", "build", "measure", "queue")
-BUILD_GATES = ("integrity", "compile")
+BUILD_GATES = (GateName.INTEGRITY, GateName.COMPILE)
 MAX_BARS = 400
 """Bars of a drawing: beyond it neighbours are joined."""
 JOINED_SHARE = 0.002
