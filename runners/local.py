@@ -24,6 +24,7 @@ from arena.runs import experiments, services
 from arena.runs.display.terminal import line_of, verdict_of
 from arena.runs.models import Event, Experiment, Run
 from arena.runs.states import RUN_JUDGED, RunStatus
+from evaluation.device_kind import CPU
 from evaluation.types import Verdict
 from runners.catalog import sync
 from runners.launcher import CannotStart, locked_home
@@ -136,7 +137,7 @@ def _stopped_by_signals(log: Log) -> Iterator[None]:
 def _at_once(runs: Sequence[Run], devices: Sequence[Duty]) -> int:
     """Return the number of parallel runs that leaves each measurement its cores."""
     needed = {run.hardware for run in runs}
-    if any(hardware.kind == Hardware.Kind.CPU for hardware in needed):
+    if any(hardware.kind == CPU for hardware in needed):
         return 1
     benches = sum(duty.threads for duty in devices if duty.hardware in needed)
     return max(1, min(MAX_CONCURRENT * benches, (os.cpu_count() or 1) // CORES_PER_RUN))

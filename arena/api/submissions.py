@@ -17,9 +17,9 @@ from arena.runs import services
 from arena.runs.display.waiting import Waiting, waiting_of
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.scoring.reward import Outcome, reward
-from arena.runs.states import EVALUATION_ACTIVE, Scope, Split
+from arena.runs.states import EVALUATION_ACTIVE, Scope
 from arena.text import Text
-from evaluation.types import Verdict
+from evaluation.types import Split, Verdict
 
 router = Router(tags=["submissions"])
 MAX_REWARDS = 100

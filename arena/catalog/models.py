@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, Self
 
 from django.core.exceptions import ValidationError
@@ -15,6 +16,7 @@ from arena.catalog.agent_settings import settings_problems
 from arena.catalog.devices import Device as Device  # as workers are
 from arena.catalog.workers import Worker as Worker  # where workers are, all import it
 from arena.filters import containing
+from evaluation.device_kind import CPU, GPU
 from evaluation.judge.kinds import Kind, kind_of
 
 DIRECT = "direct-submission"
@@ -44,6 +46,12 @@ def quarantine_has_reason(name: str) -> models.CheckConstraint:
     return models.CheckConstraint(condition=free | held, name=name)
 
 
+def one_of(field: str, choices: type[Enum], name: str) -> models.CheckConstraint:
+    """Require that a column has one of these values."""
+    values = [each.value for each in choices]
+    return models.CheckConstraint(condition=models.Q(**{f"{field}__in": values}), name=name)
+
+
 class Operator(models.Model):
     """A mathematical operation with its prompt and its reference."""
 
@@ -71,6 +79,12 @@ class Operator(models.Model):
 
     def __str__(self) -> str:
         return self.slug
+
+
+class TaskStatus(models.TextChoices):
+    DRAFT = "draft"
+    PUBLISHED = "published"
+    RETIRED = "retired"
 
 
 class TaskQuerySet(models.QuerySet["Task"]):
@@ -120,14 +134,11 @@ class TaskQuerySet(models.QuerySet["Task"]):
 class Task(models.Model):
     """An operator on a track: the language of the reference code and of the submission."""
 
-    class Status(models.TextChoices):
-        DRAFT = "draft"
-        PUBLISHED = "published"
-        RETIRED = "retired"
+    Status = TaskStatus
 
     operator = models.ForeignKey(Operator, models.PROTECT, related_name="tasks")
     track = models.SlugField(max_length=50, db_index=True)
-    status = models.CharField(max_length=10, choices=Status, default=Status.DRAFT)
+    status = models.CharField(max_length=10, choices=TaskStatus, default=TaskStatus.DRAFT)
     in_tree = models.BooleanField(default=True, help_text="Its folder was there at the last sync.")
 
     objects = TaskQuerySet.as_manager()
@@ -138,10 +149,7 @@ class Task(models.Model):
             models.UniqueConstraint(
                 fields=["operator", "track"], name="task_operator_track_unique"
             ),
-            models.CheckConstraint(
-                condition=models.Q(status__in=["draft", "published", "retired"]),
-                name="task_status_known",
-            ),
+            one_of("status", TaskStatus, "task_status_known"),
         ]
 
     def __str__(self) -> str:
@@ -350,14 +358,10 @@ class Agent(Quarantine):
 class Hardware(models.Model):
     """A device model with its measured peaks and sandbox features."""
 
-    class Kind(models.TextChoices):
-        CPU = "cpu"
-        GPU = "gpu"
-
     slug = models.SlugField(max_length=100, unique=True)
     name = models.CharField(max_length=200)
     vendor = models.CharField(max_length=100, blank=True)
-    kind = models.CharField(max_length=3, choices=Kind)
+    kind = models.CharField(max_length=3, choices=[(CPU, "Cpu"), (GPU, "Gpu")])
     arch = models.CharField(max_length=100, blank=True)
     peaks = models.JSONField(default=dict, blank=True)
     isolation = models.JSONField(default=dict, blank=True)
@@ -370,7 +374,7 @@ class Hardware(models.Model):
         verbose_name_plural = "hardware"
         constraints = [
             models.CheckConstraint(
-                condition=models.Q(kind__in=["cpu", "gpu"]), name="hardware_kind_known"
+                condition=models.Q(kind__in=[CPU, GPU]), name="hardware_kind_known"
             )
         ]
 

@@ -18,7 +18,8 @@ from django.db.models.functions import Coalesce, Ln
 
 from arena.catalog.models import Hardware, Task, TaskVersion
 from arena.runs.models import Measurement
-from arena.runs.states import EvaluationStatus, Split
+from arena.runs.states import EvaluationStatus
+from evaluation.types import Split
 
 MAX_DRIFT = 0.02
 """Difference of the newest time from the median from which a baseline is flagged."""

@@ -11,10 +11,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from arena.accounts.models import User, reviewers_among
-from arena.catalog.models import Hardware
+from arena.catalog.models import Hardware, one_of
 from arena.filters import containing
 from arena.leases import ACTIVE, LeasedQuerySet, Retried
-from arena.runs.models import Evaluation, one_of
+from arena.runs.models import Evaluation
 
 OPEN = ("draft", "review", "approved")
 

@@ -11,9 +11,8 @@ from django.db import models
 from django.db.models import Q
 from django.urls import reverse
 
-from arena.catalog.models import Hardware
+from arena.catalog.models import Hardware, one_of
 from arena.leases import ACTIVE, LeasedQuerySet, Retried
-from arena.runs.models import one_of
 from evaluation.types import Verdict
 
 

@@ -10,7 +10,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from arena.accounts.models import Viewer
-from arena.runs.models import Run, one_of
+from arena.catalog.models import one_of
+from arena.runs.models import Run
 
 MAX_QUOTE, MAX_TEXT, MAX_EXCERPT = 500, 2000, 200
 """Characters."""

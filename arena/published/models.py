@@ -12,6 +12,7 @@ from typing import Any
 from django.db import models
 from django.urls import reverse
 
+from arena.catalog.models import one_of
 from arena.published.outcomes import (
     NO_VERDICT,
     OUTCOMES,
@@ -95,12 +96,7 @@ class PublishedKernel(models.Model):
 
     class Meta:
         ordering = ["pk"]
-        constraints = [
-            models.CheckConstraint(
-                condition=models.Q(status__in=[each.value for each in Status]),
-                name="published_kernel_status_known",
-            )
-        ]
+        constraints = [one_of("status", Status, "published_kernel_status_known")]
 
     def __str__(self) -> str:
         return f"{self.model}: {self.suite} {self.level}/{self.problem}"

@@ -20,6 +20,7 @@ from arena.catalog.models import (
     Quarantine,
     Task,
     TaskVersion,
+    one_of,
     quarantine_has_reason,
 )
 from arena.leases import Leased, Retried
@@ -36,10 +37,10 @@ from arena.runs.states import (
     Fault,
     RunStatus,
     Scope,
-    Split,
     Visibility,
 )
 from arena.runs.traffic import TrafficPart as TrafficPart  # and so is this
+from evaluation.types import Split
 
 ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32
 
@@ -47,10 +48,6 @@ ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32
 def new_run_id() -> str:
     """Return a random identifier of twelve letters, which is 60 bits."""
     return "".join(secrets.choice(ID_ALPHABET) for _ in range(12))
-
-
-def one_of(field: str, choices: type[models.TextChoices], name: str) -> models.CheckConstraint:
-    return models.CheckConstraint(condition=Q(**{f"{field}__in": choices.values}), name=name)
 
 
 class Experiment(models.Model):
@@ -307,7 +304,9 @@ class Measurement(models.Model):
 
     evaluation = models.ForeignKey(Evaluation, models.CASCADE, related_name="measurements")
     case = models.CharField(max_length=200)
-    split = models.CharField(max_length=7, choices=Split)
+    split = models.CharField(
+        max_length=7, choices=[(each.value, each.value.capitalize()) for each in Split]
+    )
     kind = models.CharField(max_length=50, blank=True)
     dtype = models.CharField(max_length=20, blank=True)
     symbols = models.JSONField(default=dict)

@@ -17,9 +17,9 @@ from arena.runs.states import (
     SCOPES_COUNTED,
     RunStatus,
     Scope,
-    Split,
     Visibility,
 )
+from evaluation.types import Split
 
 if TYPE_CHECKING:
     from arena.runs.models import Evaluation, Measurement, Run  # noqa: F401

@@ -13,12 +13,6 @@ class Visibility(models.TextChoices):
     STAFF = "staff"
 
 
-class Split(models.TextChoices):
-    SEEN = "seen"
-    UNSEEN = "unseen"
-    SAMPLED = "sampled"
-
-
 class RunStatus(models.TextChoices):
     QUEUED = "queued"
     RUNNING = "running"

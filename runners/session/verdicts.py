@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from arena.runs.models import Evaluation, Event
-from arena.runs.states import EvaluationStatus, Split
+from arena.runs.states import EvaluationStatus
 from evaluation.judge import report_text
-from evaluation.types import Verdict
+from evaluation.types import Split, Verdict
 from runners.session.arena_check import ARENA_FAULT
 from runners.session.control_socket import NOT_PASSED, PASSED, Answer
 

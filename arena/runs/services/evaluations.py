@@ -26,7 +26,6 @@ from arena.runs.states import (
     Fault,
     RunStatus,
     Scope,
-    Split,
     outcome_of,
 )
 from arena.runs.trace.events import EventDraft
@@ -209,7 +208,7 @@ def _store_gate(evaluation: Evaluation, gate: types.GateResult) -> None:
         EventDraft("compiler_output", text, id=f"{span}/{source}/{index}")
         for index, text in enumerate(compiler)
     ]
-    drafts += [_case_metric(span, about, m) for m in stored if m.split == Split.SEEN]
+    drafts += [_case_metric(span, about, m) for m in stored if m.split == types.Split.SEEN]
     drafts.append(EventDraft("gate_result", {**public, **about}, id=f"{span}/{name}"))
     record(run_id, [_placed(draft, span) for draft in drafts], producer=SYSTEM)
 
