@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
+from runners.agents._parts.settings import ExtraPrompt, MaxTurns, Mcp, checked
 from runners.agents._parts.stream_json import StreamJson
 from runners.agents._parts.waits import MAX_ANSWER_SECONDS, MAX_WAIT_SECONDS
 from runners.session.harness import Server, mcp_server, prompt, run_harness
@@ -39,18 +40,18 @@ class Settings(BaseModel):
     effort: Literal["", "low", "medium", "high", "xhigh", "max"] = Field(
         "", description="Effort of the model's reasoning; empty for the default."
     )
-    max_turns: int = Field(0, ge=0, description="Limit on turns of the model; 0 for none.")
-    extra_prompt: str = Field("", description="Text after the instruction that all agents get.")
+    max_turns: MaxTurns = 0
+    extra_prompt: ExtraPrompt = ""
     disallowed_tools: list[str] = Field(
         ["WebFetch", "WebSearch", "CronCreate", "ScheduleWakeup"],
         description="Tools that it must not use, such as Task for subagents.",
     )
-    mcp: bool = Field(False, description="Offer check and profile as tools beside the commands.")
+    mcp: Mcp = False
 
 
 def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     """Run it until it ends. Raises: HarnessFailed."""
-    chosen = Settings.model_validate(settings)
+    chosen = checked(Settings, settings)
     assert session.model, "a harness has a model"
     command = [
         session.program, "-p", prompt(session, chosen.extra_prompt),

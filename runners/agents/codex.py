@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
+from runners.agents._parts.settings import ExtraPrompt, Mcp, checked
 from runners.agents._parts.waits import MAX_ANSWER_SECONDS, MAX_WAIT_SECONDS
 from runners.session.harness import Record, Translator, mcp_server, prompt, run_harness
 
@@ -57,13 +58,13 @@ class Settings(BaseModel):
     effort: Literal["", "minimal", "low", "medium", "high", "xhigh"] = Field(
         "", description="Effort of the model's reasoning; empty for the default."
     )
-    extra_prompt: str = Field("", description="Text after the instruction that all agents get.")
-    mcp: bool = Field(False, description="Offer check and profile as tools beside the commands.")
+    extra_prompt: ExtraPrompt = ""
+    mcp: Mcp = False
 
 
 def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     """Run it until it ends. Raises: HarnessFailed."""
-    chosen = Settings.model_validate(settings)
+    chosen = checked(Settings, settings)
     assert session.model, "a harness has a model"
     home = session.folder / HOME
     home.mkdir(exist_ok=True)

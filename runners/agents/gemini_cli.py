@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
+from runners.agents._parts.settings import ExtraPrompt, MaxTurns, Mcp, checked
 from runners.agents._parts.stream_json import todo
 from runners.agents._parts.waits import MAX_ANSWER_SECONDS, MAX_WAIT_SECONDS
 from runners.session.calls import Call
@@ -66,18 +67,18 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    max_turns: int = Field(0, ge=0, description="Limit on turns of the model; 0 for none.")
-    extra_prompt: str = Field("", description="Text after the instruction that all agents get.")
+    max_turns: MaxTurns = 0
+    extra_prompt: ExtraPrompt = ""
     disallowed_tools: list[str] = Field(
         ["google_web_search", "web_fetch"],
         description="Tools that it must not use, such as run_shell_command.",
     )
-    mcp: bool = Field(False, description="Offer check and profile as tools beside the commands.")
+    mcp: Mcp = False
 
 
 def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     """Run it until it ends. Raises: HarnessFailed."""
-    chosen = Settings.model_validate(settings)
+    chosen = checked(Settings, settings)
     assert session.model, "a harness has a model"
     folder = session.folder / FOLDER
     folder.mkdir(exist_ok=True)

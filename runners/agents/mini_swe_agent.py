@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
+from runners.agents._parts.settings import ExtraPrompt, MaxTurns, checked
 from runners.agents._parts.waits import MAX_ANSWER_SECONDS, MAX_WAIT_SECONDS
 from runners.session.harness import Record, Translator, prompt, run_harness
 
@@ -93,19 +94,19 @@ class Settings(BaseModel):
     effort: Literal["", "minimal", "low", "medium", "high"] = Field(
         "", description="Effort of the model's reasoning; empty for the default."
     )
-    max_turns: int = Field(0, ge=0, description="Limit on turns of the model; 0 for none.")
+    max_turns: MaxTurns = 0
     max_output_tokens: int = Field(
         0, ge=0, description="Tokens of one answer, reasoning included; 0 for the model's limit."
     )
     text_mode: bool = Field(
         False, description="The model writes commands as text, for a model without tool calls."
     )
-    extra_prompt: str = Field("", description="Text after the instruction that all agents get.")
+    extra_prompt: ExtraPrompt = ""
 
 
 def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     """Run it until it ends. Raises: HarnessFailed."""
-    chosen = Settings.model_validate(settings)
+    chosen = checked(Settings, settings)
     assert session.model, "a harness has a model"
     folder = session.folder / FOLDER
     folder.mkdir(exist_ok=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import Harness, Spec
+from runners.agents._parts.settings import ExtraPrompt, Mcp, checked
 from runners.agents._parts.stream_json import todo
 from runners.agents._parts.waits import MAX_ANSWER_SECONDS, MAX_WAIT_SECONDS
 from runners.session.harness import Record, Translator, mcp_server, prompt, run_harness
@@ -67,17 +68,17 @@ class Settings(BaseModel):
     context_tokens: int = Field(
         CONTEXT_TOKENS, ge=1024, description="Context of the model, before it is compacted."
     )
-    extra_prompt: str = Field("", description="Text after the instruction that all agents get.")
+    extra_prompt: ExtraPrompt = ""
     disallowed_tools: list[str] = Field(
         ["webfetch", "websearch"],
         description="Tools that it must not use, such as task for subagents.",
     )
-    mcp: bool = Field(False, description="Offer check and profile as tools beside the commands.")
+    mcp: Mcp = False
 
 
 def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
     """Run it until it ends. Raises: HarnessFailed."""
-    chosen = Settings.model_validate(settings)
+    chosen = checked(Settings, settings)
     assert session.model, "a harness has a model"
     command = [
         session.program, "run", "--format", "json", "--thinking",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from runners.agents import KERNELS, Spec
+from runners.agents._parts.settings import checked
 from runners.agents._parts.tunables import Flags, Tunable, tunables
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Best:
 
 
 def work(session: AgentSession, settings: Mapping[str, Any]) -> None:
-    Search(session, random.Random(Settings.model_validate(settings).seed)).run()
+    Search(session, random.Random(checked(Settings, settings).seed)).run()
 
 
 class Search:

@@ -1,14 +1,17 @@
-"""Settings of an agent read into their model, with a reason in one line where they do not fit."""
+"""Settings that several agents have, and the reading of an agent's settings into their model."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 Model = TypeVar("Model", bound=BaseModel)
+MaxTurns = Annotated[int, Field(ge=0, description="Limit on turns of the model; 0 for none.")]
+ExtraPrompt = Annotated[str, Field(description="Text after the instruction that all agents get.")]
+Mcp = Annotated[bool, Field(description="Offer check and profile as tools beside the commands.")]
 
 
 def checked(model: type[Model], settings: Mapping[str, Any]) -> Model:
