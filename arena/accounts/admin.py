@@ -10,6 +10,7 @@ from django.contrib.auth.forms import AdminPasswordChangeForm
 from django.db import transaction
 from django.forms import CheckboxSelectMultiple, ModelForm, MultipleChoiceField
 from django.http import HttpRequest
+from django.template.defaultfilters import pluralize
 
 from arena.accounts.auth import signed_in
 from arena.accounts.models import ApiToken, ApiTokenQuerySet, Scope, User
@@ -83,4 +84,4 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # nor is this
     @admin.action(description="Revoke", permissions=["delete"])
     def revoke(self, request: HttpRequest, tokens: ApiTokenQuerySet) -> None:
         count = tokens.revoke(signed_in(request))
-        self.message_user(request, f"{count} token{'' if count == 1 else 's'} revoked.")
+        self.message_user(request, f"{count} token{pluralize(count)} revoked.")

@@ -8,6 +8,7 @@ from typing import Any, Self
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models.functions import Now
+from django.template.defaultfilters import pluralize
 from django.urls import reverse
 from django.utils import timezone
 
@@ -333,7 +334,7 @@ class Agent(Quarantine):
             f for f in Agent.IDENTITY if not stored or getattr(self, f) != getattr(stored, f)
         ]
         if changed and stored and (count := self.runs.count()):
-            runs = "1 run" if count == 1 else f"{count} runs"
+            runs = f"{count} run{pluralize(count)}"
             names = ", ".join(changed)
             raise ValidationError(f"It has {runs}, so its {names} must stay: copy it to change it.")
         if changed:

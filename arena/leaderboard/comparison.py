@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from django.template.defaultfilters import pluralize
+
 from arena.leaderboard.ranking.intervals import CASE_LOG_STD, faster, measured, ratio
 from arena.runs.display.rounds import Round, rounds_of
 from arena.runs.models import Measurement, Run
@@ -67,7 +69,7 @@ class Comparison:
         first, second = self.columns
         count = len(self.cases)
         return (
-            f"{faster(first.name, second.name, over)} over {count} case{'s' if count > 1 else ''}: "
+            f"{faster(first.name, second.name, over)} over {count} case{pluralize(count)}: "
             f"{first.name} wins {first.wins}, {second.name} {second.wins}, no significant "
             f"difference on {count - first.wins - second.wins}."
         )

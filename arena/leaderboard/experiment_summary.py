@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+from django.template.defaultfilters import pluralize
+
 from arena.catalog.models import Agent, Hardware, Task
 from arena.leaderboard.ranking.columns import Columns, Rows
 from arena.leaderboard.ranking.filters import EVERY, Filters
@@ -87,7 +89,7 @@ class AgentComparison:
     @property
     def summary(self) -> str:
         """One sentence on both."""
-        tasks = f"{self.common} task{'s' if self.common > 1 else ''} that both passed"
+        tasks = f"{self.common} task{pluralize(self.common)} that both passed"
         return (
             f"{faster(self.first.title, self.agent.title, self.over)} over {tasks}: faster on "
             f"{self.ahead}, slower on {self.behind}, no significant difference on {self.level}."

@@ -12,6 +12,7 @@ from django.core.paginator import Paginator
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.template.defaultfilters import pluralize
 from django.views.decorators.http import require_POST, require_safe
 
 from arena.accounts.auth import signed_in
@@ -150,5 +151,5 @@ def _changed(
     found = get_object_or_404(experiments.visible_to(request.user), slug=slug)
     with RefusalAsMessage(request):
         count = change(found, signed_in(request))
-        messages.success(request, f"{count} run{'s' if count > 1 else ''} {what}.")
+        messages.success(request, f"{count} run{pluralize(count)} {what}.")
     return redirect("experiment", slug)
