@@ -127,8 +127,8 @@ class LeasedQuerySet(models.QuerySet[Row]):
     def send_again(self, name: str) -> int:
         """Send the messages of rows that wait in the queue `name` again, and return their number.
 
-        Only those that nobody has claimed for MESSAGE_GRACE. Whose message is lost nobody knows:
-        so there are never more messages than rows that wait, also while all workers are busy.
+        Only those that nobody has claimed for MESSAGE_GRACE. Nothing tells whether the message of a
+        row is lost or still in the queue. So the queue never gets more messages than rows wait.
         """
         waiting = self.filter(status__in=self.model.WAITING)
         number = min(waiting.count() - queue.length(name), QUEUE_HEAD)
@@ -162,7 +162,7 @@ class Leased(models.Model):
 
     @property
     def queue_message(self) -> tuple[Any, ...]:
-        """Return what waits for a worker: the actor, the queue, and the arguments."""
+        """Return the actor, the queue and the arguments of the message that a worker takes."""
         raise NotImplementedError
 
 

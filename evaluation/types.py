@@ -118,9 +118,9 @@ class Argument:
     structured: bool = False
     """True for an input that is drawn whole for each launch: parts of it are no valid input."""
     compare: str = ""
-    """A `Comparison` of an output; empty for a bound of the error, or whole numbers as they are."""
+    """The `Comparison` of an output; empty for a bound on its error, or equal whole numbers."""
     parameter: str = ""
-    """Path of the parameter of a suite's module that an input is; empty for other inputs."""
+    """Parameter of a suite's module that it stands for, such as `conv.weight`; else empty."""
 
 
 def calling_order(arguments: Sequence[Argument]) -> list[Argument]:
@@ -163,7 +163,7 @@ class Diagnostic:
 
 @dataclass(frozen=True)
 class CompilerOutput:
-    """One compiler invocation: its text and its results."""
+    """One compiler invocation: `resources` by kernel, and `listings` by format, such as `ptx`."""
 
     tool: str
     arch: str
@@ -249,7 +249,7 @@ class Profile:
 
 
 DURATION = "duration_ms"
-"""Name of a private duration."""
+"""Key in `GateResult.private` of the duration of a gate that used hidden cases."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class GateResult:
     `message` and `detail` are public; `private` may name hidden cases and is for staff only.
     `passed` of `total` counts the gate's own checks (cases for correctness and generalization).
     A gate that used hidden cases has no public duration, and no count where it has not passed: a
-    candidate could express their sizes in either.
+    candidate could signal their sizes by either.
     """
 
     gate: GateName

@@ -72,9 +72,8 @@ def load_published(folder: Path) -> Iterator[str]:
 class FirstRuns:
     """Starts the demonstrations, one by one, and loads published results.
 
-    Those are loaded once the peaks of the hardware are measured, which that would disturb; a first
-    run times nothing for longer than it takes. Without hardware they are loaded after
-    `patience_seconds`.
+    Loading would disturb the measurement of the hardware's peaks, and so waits for its end, or
+    without hardware for `patience_seconds`. It is over before a first run times anything.
     """
 
     def __init__(

@@ -151,7 +151,7 @@ class Launcher:
         try:
             self._print(f"data and logs are in {self.home}")
             self._start_valkey()
-            self._start_web()  # loads while the rest is made ready, and is told of only then
+            self._start_web()  # loads meanwhile; `_greet` prints its address
             self._prepare()
             self._greet()
             self._start_workers()

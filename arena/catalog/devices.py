@@ -66,9 +66,9 @@ class Device(models.Model):
     """Name of the worker that holds it, or held it last."""
     pid = models.PositiveIntegerField(null=True, blank=True)
     token = models.CharField(max_length=32, blank=True)
-    """Text of its holder's lock file; who has the lock of that file comes after its holder.
+    """Random text in the lock file of its holder; empty once that gave the device back.
 
-    It is empty once the holder gave the device back.
+    A process that can lock the same file takes over this text, and need not wait for its silence.
     """
     held_at = models.DateTimeField(null=True, blank=True)
     """Last heartbeat of its holder; None before the first."""

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from arena.accounts.models import User, Viewer
 from arena.catalog.agent_settings import settings_problems
-from arena.catalog.devices import Device as Device  # as workers are
-from arena.catalog.workers import Worker as Worker  # where workers are, all import it
+from arena.catalog.devices import Device as Device  # Django finds models here
+from arena.catalog.workers import Worker as Worker
 from arena.filters import containing
 from evaluation.device_kind import CPU, GPU
 from evaluation.judge.kinds import Kind, kind_of

@@ -32,7 +32,7 @@ class Contest(models.Model):
     starts_at = models.DateTimeField()
     ends_at = models.DateTimeField(verbose_name="deadline")
     finals_requested_at = models.DateTimeField(null=True, blank=True, editable=False)
-    """Time from which the final verdicts are requested; it begins after the deadline."""
+    """Time after the deadline at which the first final verdicts were requested."""
 
     class Meta:
         ordering = ["-ends_at", "-pk"]

@@ -150,7 +150,7 @@ class Check(Retried):
 
     @property
     def queue_message(self) -> tuple[str, str, int]:
-        """Return what waits for a worker of its hardware."""
+        """Return actor, queue and argument of its message, for a worker of its hardware."""
         return "check_draft", self.hardware.queue, self.pk
 
 
@@ -215,7 +215,7 @@ class Rejudging(models.Model):
     reason = models.TextField()
     filters: Any = models.JSONField(default=dict)
     judge_version = models.CharField(max_length=50)
-    """Of the web server that started it."""
+    """That of the judge on the web server that started it."""
     state = models.CharField(max_length=9, choices=RejudgingState, default=RejudgingState.RUNNING)
     created_at = models.DateTimeField(default=timezone.now)
     ended_at = models.DateTimeField(null=True, blank=True)

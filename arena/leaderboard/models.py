@@ -82,7 +82,7 @@ class Composition(Retried):
 
     @property
     def queue_message(self) -> tuple[str, str, int]:
-        """Return what waits for a worker of its hardware."""
+        """Return actor, queue and argument of its message, for a worker of its hardware."""
         return "compose", self.hardware.queue, self.pk
 
 

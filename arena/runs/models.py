@@ -24,8 +24,8 @@ from arena.catalog.models import (
     quarantine_has_reason,
 )
 from arena.leases import Leased, Retried
-from arena.runs.archived import ArchivedTrace as ArchivedTrace  # a model of this application
-from arena.runs.artefacts import Artefact as Artefact  # a model of this application
+from arena.runs.archived import ArchivedTrace as ArchivedTrace  # Django finds models here
+from arena.runs.artefacts import Artefact as Artefact
 from arena.runs.querysets import EvaluationQuerySet, MeasurementQuerySet, RunQuerySet
 from arena.runs.scores import Scores
 from arena.runs.states import (
@@ -39,7 +39,7 @@ from arena.runs.states import (
     Scope,
     Visibility,
 )
-from arena.runs.traffic import TrafficPart as TrafficPart  # and so is this
+from arena.runs.traffic import TrafficPart as TrafficPart
 from evaluation.types import Split
 
 ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32
@@ -99,7 +99,7 @@ class Run(Scores, Quarantine, Leased):
 
     last_seq = models.PositiveIntegerField(default=0)
     received_bytes = models.PositiveBigIntegerField(default=0)
-    """Of the events that an agent which runs elsewhere has sent."""
+    """Size of the events that it has sent, for an agent that runs elsewhere."""
     rounds = models.PositiveIntegerField(default=0)
     final = models.ForeignKey(
         "Submission", models.SET_NULL, null=True, blank=True, related_name="+"
@@ -144,7 +144,7 @@ class Run(Scores, Quarantine, Leased):
 
     @property
     def queue_message(self) -> tuple[str, str]:
-        """Return what waits for a worker; the next run in turn is claimed, whichever it is."""
+        """Return actor and queue of its message; who takes it claims the next run in turn."""
         return "run_agent", queue.AGENTS
 
     @property
@@ -255,7 +255,7 @@ class Evaluation(Scores, Retried):
 
     @property
     def queue_message(self) -> tuple[str, str, int]:
-        """Return what waits for a worker: to be built, or to be measured on its hardware."""
+        """Return actor, queue and argument of its message: to build it, or then to measure it."""
         if self.status == EvaluationStatus.QUEUED:
             return "build", queue.BUILD, self.pk
         return "measure", self.hardware.queue, self.pk

@@ -75,7 +75,7 @@ def admitted(
 ) -> bool:
     """Check a task for admission, print what is found, and return whether it is admitted.
 
-    It is true also for one that is `unavailable` here. `attempts` is the number of those to come.
+    It is true also for one that is `unavailable` here. `attempts` implementations will be judged.
 
     Raises: TaskError, unless lines are asked for, where it is one.
     """

@@ -27,7 +27,7 @@ class Commands(ABC):
 
     @abstractmethod
     def find(self, root: Path, name: str, track: str, device: Device | None = None) -> Any:
-        """Return a task with `name`, `slug` and `hash`, which a named device can judge."""
+        """Return a task with `name`, `slug` and `hash`. A device that is given must suit it."""
 
     @abstractmethod
     def read(self, task: Any, paths: Sequence[Path]) -> dict[str, str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FOLDERS = "evaluation.kinds"
 KERNEL = "kernel"
-"""The kind of a track that no other kind has."""
+"""The kind of every track that no other kind names as its own."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class Listed:
     folder: Path
     describe: Callable[[], Sequence[Description]]
     key: str = ""
-    """Hash of all that the description is made from, where reading that takes less time.
+    """Hash of all that the description is made from; empty where describing takes no longer.
 
-    It is `key` in the facts as well.
+    A task whose facts have an equal `key` is not described again.
     """
     files: Callable[[], Mapping[str, Path]] | None = None
     """The files of an imported task, by their paths in its own folder; None for other tasks."""
@@ -147,12 +147,12 @@ class Kind:
     The second argument is its public description; empty where it has none.
     """
     below: str = ""
-    """The subfolder of a folder of tasks that has the folders of this kind's tasks."""
+    """The subfolder of a folder of tasks in which those of this kind lie; empty for none."""
     facts: type | None = None
     """The dataclass of what only tasks of this kind have."""
     labels: Labels = Labels()
     more: tuple[str, ...] = ()
-    """Words in the place of a track by which several tasks are judged together."""
+    """Words that stand in the place of a track where several of its tasks are judged together."""
     deployed: bool = False
     """True where its speedup is that of a model with the submission in it."""
     own_clock: bool = False
@@ -180,7 +180,7 @@ class Kind:
 
     @property
     def templates(self) -> dict[str, list[str]]:
-        """Return the templates of each part of a task's page; those of kernels for want of own."""
+        """Return the templates of each part of a task's page; that of kernels where it has none."""
         parts = ("source", "facts", "cases")
         return {
             part: [f"kinds/{kind}/{part}.html" for kind in (self.name, KERNEL)] for part in parts

@@ -40,7 +40,7 @@ class Gate:
 
 @dataclass
 class Outcome:
-    """The results of gates, the duration of each, and their begin on `time.perf_counter`."""
+    """The results of gates so far, the duration of each, and the start (`time.perf_counter`)."""
 
     results: list[GateResult] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """A queue of verdicts over all devices of a kind: one process judges for each, others build ahead.
 
 A process that judges is started anew after it ended, was over the time of a verdict, or reported
-a failure of its own. Requests are judged in order, as far as they are built; among the NEAR first,
-those like the one before come first, whose processes and compiled code are used again.
+a failure of its own. Requests are judged in order, once they are built. Of the next NEAR, one with
+the subject of the request before comes first: it uses the same processes and compiled code.
 """
 
 from __future__ import annotations

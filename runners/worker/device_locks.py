@@ -1,7 +1,7 @@
 """Locks of devices: one process at a time measures on each, for as long as it lives.
 
-On a machine it is a locked file. Processes that share none, as those of two containers or users,
-meet at a row of the database. A second process is told who holds the device, and measures nothing.
+On a machine it is a locked file. Two containers or two users share no such file: for them a row of
+the database decides. A second process learns who holds the device, and measures nothing.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class DeviceLock:
     def hold(self, hardware: Hardware) -> tuple[str, str]:
         """Take the device or renew the hold.
 
-        Returns: who holds it instead, and why nothing is measured on it: it is taken out, or its
-        file cannot be opened; each empty if not so.
+        Returns: who holds it instead, and why nothing is measured on it (it is taken out, or its
+        file cannot be opened). Each is empty where it does not apply.
         """
         try:
             other = self._lock_file()

@@ -55,7 +55,7 @@ class Duty:
     threads: int = 1
     hardware: Hardware | None = None
     devices: Sequence[str] = ("",)
-    """Locks of its devices, each with a thread: the UUID of a GPU; empty where none measures."""
+    """Locks of its devices, each served by a thread; one empty name where nothing is measured."""
 
     @property
     def names(self) -> list[str]:
@@ -162,8 +162,8 @@ def serving(*duties: Duty, start: bool = True) -> Iterator[list[Consumer]]:
 class _OneOfSeveral(Consumer):
     """A consumer of queues that are declared before it starts, one of several of a broker.
 
-    A consumer leaves a middleware in its broker, to start on a queue that is declared later. The
-    next consumer then adds one of the same type, and that of a stopped consumer would start it.
+    Dramatiq's adds a middleware to the broker, which adds queues that are declared later to that
+    consumer. It is never removed, so it would do so for a consumer that has been stopped.
     """
 
     def start(self) -> None:
