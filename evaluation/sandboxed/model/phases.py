@@ -32,8 +32,7 @@ class Extent:
     compiled_phases: tuple[str, ...] = ()
     """Phases that are compiled; empty for all."""
     checked_windows: int = 6
-    """Most windows of each phase that are compared with the exact model before anything is timed.
-    """
+    """Most windows of each phase that are compared with the exact model before any timing."""
     decode_rows: int = 48
     """Steps of decodes that are compared with it, where that takes fewer windows."""
     decoy_windows: int = 2
@@ -53,8 +52,8 @@ class Extent:
 CPU_COMPILED: tuple[str, ...] = ("llama", "qwen3_moe", "dit")
 """Architectures that a CPU compiles: those whose verdicts were measured there. Others are eager."""
 CPU_COMPILED_PHASES = ("decode", "forward")
-"""Phases that a CPU compiles, which takes most of a minute. A prompt is a small part of a request.
-"""
+"""Phases that a CPU compiles, for most of a minute. A prompt is a small part of a request."""
+GPU_UNCOMPILED = ("rwkv",)  # its library's loop over a prompt is unrolled, which takes minutes
 
 
 def extent(kind: str, final: bool, architecture: str, ranks: int = 1) -> Extent:
@@ -65,7 +64,8 @@ def extent(kind: str, final: bool, architecture: str, ranks: int = 1) -> Extent:
     """
     if ranks > 1:
         return Extent((Regime.EAGER,))
-    compiles = final and (kind == GPU or architecture in CPU_COMPILED)
+    compiled = architecture not in GPU_UNCOMPILED if kind == GPU else architecture in CPU_COMPILED
+    compiles = final and compiled
     regimes = (Regime.EAGER, *((Regime.COMPILE,) if compiles else ()))
     if kind == GPU:
         return Extent((*regimes, Regime.GRAPH))

@@ -131,6 +131,7 @@ _ON_GPU = (
     "On a GPU both also run in `torch.compile` and as a CUDA graph. A round leaves `torch.compile` "
     "out. "
 )
+_NOT_COMPILED = "On a GPU both also run as a CUDA graph. "
 _REGIMES = (
     "On a CPU both run in eager{compiled}. {elsewhere}The deployed speedup compares the best "
     "regime of `ModelNew` with the best regime of the library. It is the number that ranks. A "
@@ -368,7 +369,9 @@ def _regimes(architecture: Architecture, on_gpu: bool) -> str:
     measured = extent(CPU, True, architecture.name)
     compiled = [p for p in architecture.phases if Regime.COMPILE in measured.of(p)]
     also = f", the {' and the '.join(compiled)} also in `torch.compile`" if compiled else ""
-    return _REGIMES.format(compiled=also, elsewhere=_ON_GPU if on_gpu else _CPU_ALONE)
+    regimes = extent(GPU, True, architecture.name).regimes
+    gpu = _ON_GPU if Regime.COMPILE in regimes else _NOT_COMPILED
+    return _REGIMES.format(compiled=also, elsewhere=gpu if on_gpu else _CPU_ALONE)
 
 
 def _native(architecture: Architecture) -> str:

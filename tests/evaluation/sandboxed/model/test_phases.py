@@ -6,7 +6,7 @@ import pytest
 
 from evaluation.device_kind import CPU, GPU
 from evaluation.kinds.module.architectures import architectures
-from evaluation.sandboxed.model.phases import CPU_COMPILED, Regime, extent
+from evaluation.sandboxed.model.phases import CPU_COMPILED, GPU_UNCOMPILED, Regime, extent
 
 EAGER, COMPILE, GRAPH = Regime
 
@@ -21,6 +21,7 @@ EAGER, COMPILE, GRAPH = Regime
         (CPU, False, "llama", "decode", (EAGER,)),
         (GPU, True, "mamba", "prefill", (EAGER, COMPILE, GRAPH)),
         (GPU, False, "llama", "decode", (EAGER, GRAPH)),
+        (GPU, True, "rwkv", "forward", (EAGER, GRAPH)),
     ],
 )
 def test_regimes_of_a_phase_follow_device_scope_and_architecture(
@@ -29,5 +30,5 @@ def test_regimes_of_a_phase_follow_device_scope_and_architecture(
     assert extent(kind, final, architecture).of(phase) == regimes
 
 
-def test_compiled_architectures_exist() -> None:
-    assert set(CPU_COMPILED) <= set(architectures())
+def test_architectures_compiled_on_one_kind_alone_exist() -> None:
+    assert {*CPU_COMPILED, *GPU_UNCOMPILED} <= set(architectures())

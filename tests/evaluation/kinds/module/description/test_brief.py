@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.device_kind import CPU
+from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
 from evaluation.kinds.module import judge as production
 from evaluation.kinds.module.architectures import FOLDER, Architecture, architectures, find_task
@@ -50,6 +50,14 @@ def test_brief_names_module_shapes_gates_and_command() -> None:
         assert part in text + found.reference, part
     assert found.facts.places == 5 and found.facts.unavailable == ""
     assert found.files["reference.py"] == found.reference
+
+
+@pytest.mark.usefixtures("libraries")
+def test_brief_of_a_model_that_no_gpu_compiles_names_the_graph_alone() -> None:
+    found = brief.brief_of(*find_task("rwkv_layer_norm"))
+    assert found.facts.regimes[GPU] == ("eager", "graph")
+    text = found.files["TASK.md"]
+    assert "On a GPU both also run as a CUDA graph." in text and "torch.compile`" not in text
 
 
 @pytest.mark.usefixtures("libraries")
