@@ -71,6 +71,15 @@ def chosen_round(run: Run) -> Submission | None:
     return rounds.get(pk=best.submission_id) if best else None
 
 
+def free_rounds(run: Run) -> int:
+    """Return the rounds of a run that do not count against its budget: the inconclusive ones.
+
+    They are as many as the budget has rounds at most, so that a run ends on any machine.
+    """
+    rounds = Evaluation.objects.filter(submission__run=run, scope=Scope.ROUND)
+    return min(rounds.filter(verdict=Verdict.INCONCLUSIVE).count(), int(run.budget["rounds"]))
+
+
 def end_without_final(run: Run, unjudged: str) -> tuple[RunStatus, str, Fault]:
     """Return status, reason and fault of a run of which no round gets a final verdict.
 

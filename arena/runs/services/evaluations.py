@@ -15,7 +15,7 @@ from arena.catalog.models import Worker
 from arena.errors import Conflict, TooLarge, UserError
 from arena.leases import machine_of
 from arena.runs.models import Evaluation, GateResult, Measurement, Run, Submission
-from arena.runs.scoring.best import best_first
+from arena.runs.scoring.best import best_first, free_rounds
 from arena.runs.services.rejudging import (
     drop_rejudging,
     replace_verdict,
@@ -69,13 +69,8 @@ def submit(run_id: str, files: Mapping[str, str], note: str = "") -> Submission:
 
 
 def rounds_spent(run: Run) -> int:
-    """Return the rounds of a run that count against its budget: all but the inconclusive ones.
-
-    Of those as many as the budget has rounds are free, so that a run ends on any machine.
-    """
-    rounds = Evaluation.objects.filter(submission__run=run, scope=Scope.ROUND)
-    inconclusive = rounds.filter(verdict=types.Verdict.INCONCLUSIVE).count()
-    return run.submissions.count() - min(inconclusive, int(run.budget["rounds"]))
+    """Return the rounds of a run that count against its budget: all but the free ones."""
+    return run.submissions.count() - free_rounds(run)
 
 
 def request_evaluation(submission: Submission, scope: str) -> Evaluation:

@@ -79,6 +79,15 @@ def test_inconclusive_round_is_not_spent(run: Run) -> None:
     assert services.progress(run).rounds_left == 1
 
 
+def test_pages_count_free_rounds_among_those_that_a_run_may_have(run: Run, client: Any) -> None:
+    judge_twice(ask_for_verdict(run, "round"), inconclusive())
+    for _ in range(2):
+        judge(ask_for_verdict(run, "round"), report())
+    for address in ("/", "/live/", run.get_absolute_url()):
+        page = client.get(address).content.decode()
+        assert "3/3</" in page and "3/2" not in page, address
+
+
 def test_inconclusive_rounds_are_free_up_to_the_number_of_the_budget(run: Run) -> None:
     for _ in range(3):
         judge_twice(ask_for_verdict(run, "round"), inconclusive())
