@@ -15,6 +15,7 @@ from arena.accounts.auth import RUN, signed_in
 from arena.catalog import services
 from arena.catalog.availability import Availability, Cause, availabilities
 from arena.catalog.models import Agent, Hardware, Harness, Task
+from arena.catalog.near_tasks import hint_of
 from arena.errors import Forbidden, NotFound
 from arena.text import JsonObject, Text
 
@@ -133,7 +134,8 @@ def list_tasks(request: HttpRequest, category: str = "", track: str = "", suite:
 def get_task(request: HttpRequest, operator: str, track: str) -> Task:
     task = Task.objects.listed(request.user).by_slug(f"{operator}/{track}").first()
     if task is None:
-        raise NotFound(f"There is no task '{operator}/{track}'.", "See GET /api/v1/tasks.")
+        slug = f"{operator}/{track}"
+        raise NotFound(f"There is no task {slug!r}.", hint_of(slug))
     return task
 
 

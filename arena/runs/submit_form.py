@@ -8,6 +8,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from arena.catalog.models import Hardware, Task, Worker
+from arena.catalog.near_tasks import MAX_NEAR, hint_of, near_tasks
 from arena.runs.services.evaluations import MAX_FILES_BYTES
 from arena.runs.states import Scope, Visibility
 from arena.text import PROBLEM, is_storable
@@ -72,9 +73,9 @@ class SubmitForm(forms.Form):
         if len(found) == 1:
             return found[0]
         if found:
-            some = ", ".join(found[:5])
+            some = ", ".join(near_tasks(slug, found)[:MAX_NEAR])
             raise ValidationError(f"{len(found)} tasks have this in their name: {some}. Name one.")
-        raise ValidationError(f"There is no task {slug!r}. The page Tasks lists all of them.")
+        raise ValidationError(f"There is no task {slug!r}. {hint_of(slug)}")
 
     def clean_upload(self) -> str:
         upload = self.cleaned_data["upload"]

@@ -17,6 +17,7 @@ from arena import queue, sockets
 from arena.accounts.models import User
 from arena.audit.services import record_of_staff
 from arena.catalog.models import Agent, Hardware, Task, TaskVersion, Worker
+from arena.catalog.near_tasks import hint_of
 from arena.errors import (
     CannotJudge,
     CannotWork,
@@ -247,9 +248,7 @@ def task_version(slug: str) -> TaskVersion:
     """Return the newest version of a task that takes runs. Raises: NotFound, Conflict."""
     task = Task.objects.by_slug(slug).first()
     if task is None:
-        raise NotFound(
-            f"There is no task {slug!r}.", "Tasks are named operator/track: see /tasks/."
-        )
+        raise NotFound(f"There is no task {slug!r}.", hint_of(slug))
     version = task.version
     if version and (why := getattr(version.facts, "unavailable", "")):
         raise Conflict(f"The task {slug!r} cannot be judged here: {why}.")
