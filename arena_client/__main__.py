@@ -154,6 +154,13 @@ def _submit(arena: Arena, chosen: argparse.Namespace) -> int:
     source = _source(chosen.file)
     if source is None:
         return USAGE
+    target = Path(arena.task(chosen.task)["public"]["target_file"])
+    if chosen.file.suffix != target.suffix:
+        print(
+            f"arena: {chosen.file}: {chosen.task} takes a file that ends in {target.suffix}",
+            file=sys.stderr,
+        )
+        return USAGE
     created = arena.submit(
         chosen.task,
         source,

@@ -18,6 +18,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     bodies: list[Any] = []
 
     def call(arena: Arena, path: str, body: Any = None, *, again: bool = False) -> Any:
+        if body is None:
+            return {"public": {"target_file": "rms_norm.cpp"}}
         bodies.append(body)
         return {"run": "k3q8v2m0c7xd", "waiting": None}
 
@@ -44,6 +46,16 @@ def test_empty_or_too_large_file_is_named_and_not_sent(
     path.write_text(source, encoding="utf-8")
     assert main(["submit", "rms_norm/cpp-to-cpp", str(path), "--no-wait"]) == USAGE
     assert capsys.readouterr().err == f"arena: {path} {problem}\n"
+    assert sent == []
+
+
+def test_file_of_another_language_is_named_and_not_sent(
+    sent: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "softmax.py"
+    path.write_text("def softmax(x): return x")
+    assert main(["submit", "rms_norm/cpp-to-cpp", str(path), "--no-wait"]) == USAGE
+    assert "rms_norm/cpp-to-cpp takes a file that ends in .cpp" in capsys.readouterr().err
     assert sent == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Any
 
 from django import forms
@@ -97,11 +98,24 @@ class SubmitForm(forms.Form):
             self.add_error("upload", "Paste the source or upload a file, not both.")
         elif not (pasted.strip() or uploaded.strip()):
             self.add_error("source", "Paste the source of the kernel, or upload a file.")
+        elif problem := self._wrong_ending():
+            self.add_error("upload", problem)
         elif not is_storable(text := uploaded or pasted):
             self.add_error("upload" if uploaded else "source", PROBLEM)
         else:
             cleaned["source"] = text.replace("\r\n", "\n")
         return cleaned
+
+    def _wrong_ending(self) -> str:
+        """Return why the task takes no file of this name; empty if it does, or none is uploaded."""
+        slug, upload = self.cleaned_data.get("task"), self.files.get("upload")
+        version = next((task.version for task in self.tasks if task.slug == slug), None)
+        if not (upload and version):
+            return ""
+        target = PurePath(version.public["target_file"])
+        if PurePath(str(upload.name)).suffix == target.suffix:
+            return ""
+        return f"{slug} takes a file that ends in {target.suffix}, such as {target}."
 
     def submission(self) -> dict[str, Any]:
         """Return the arguments of `services.submit_kernel` from a valid form."""

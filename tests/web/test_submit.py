@@ -80,6 +80,7 @@ def test_submit_page_completes_a_part_of_a_name(client, alice):
         ({"source": "", "upload": SimpleUploadedFile("a.cpp", b"a\x00b")}, "contains a NUL"),
         ({"source": "", "upload": SimpleUploadedFile("a.cpp", b"")}, "empty"),
         ({"source": "", "upload": SimpleUploadedFile("a", b"x" * 1_000_001)}, "1,000,001 bytes"),
+        ({"source": "", "upload": SimpleUploadedFile("a.py", b"x = 1")}, "ends in .cpp, such as"),
         ({"scope": "profile"}, "valid choice"),
         ({"visibility": "staff"}, "valid choice"),
         ({"hardware": "nope"}, "valid choice"),

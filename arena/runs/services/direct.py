@@ -45,6 +45,8 @@ def submit_kernel(
         raise UserError(f"Unknown scope {scope!r}.", "One of round, final.")
     if visibility not in (Visibility.OWNER, Visibility.PUBLIC):
         raise UserError(f"Unknown visibility {visibility!r}.", "One of owner, public.")
+    if not source.strip():
+        raise UserError("The source is empty.", "Write the kernel into it.")
     version = task_version(task_slug)
     hardware = find_hardware(hardware_slug, kinds_of(version.task), "this task")
     with transaction.atomic():

@@ -175,6 +175,7 @@ def test_create_submission_above_the_quota_names_the_wait(client, headers, setti
         ({"task": "relu/nope"}, 404, "no task"),
         ({"hardware": "nope"}, 404, "no hardware"),
         ({"source": ""}, 422, "source"),
+        ({"source": " \n"}, 400, "source is empty"),
         ({"source": "\x00"}, 422, "source"),
         ({"source": "x" * 1_000_001}, 413, "1000001 bytes"),
         ({"source": "x" * 3_000_000}, 413, "too large"),
