@@ -301,7 +301,7 @@ def _printable(text: str) -> str:
 def _text(kind: str, body: dict[str, Any]) -> str:
     match kind:
         case "status":
-            return ": ".join(filter(None, (body["state"], body["reason"])))
+            return _first_line(": ".join(filter(None, (body["state"], body["reason"]))))
         case "span_begin" if body["span_kind"] == "submission":
             return f"round {body['round']}  {body['note']}".rstrip()
         case "compiler_output" if not body["ok"]:
@@ -328,14 +328,14 @@ def _first_line(text: str, width: int = 160) -> str:
 
 
 def _result(run: RunDetail) -> str:
-    """Return the result of a run in one line."""
+    """Return the result of a run in one line; its last event gave the reason."""
     words = [f"{run['task']} on {run['hardware']}: {run['status']}"]
     words += [
         f"{_speedup(found)} on {name} cases"
         for name, found in (("public", run["seen"]), ("held-out", run["unseen"]))
         if found
     ]
-    return ", ".join(filter(None, (*words, run["reason"])))
+    return ", ".join(words)
 
 
 def _speedup(found: Interval) -> str:

@@ -82,7 +82,8 @@ def test_command_submits_watches_and_downloads(
     assert [json.loads(line)["seq"] for line in lines] == [*range(1, stored["last_seq"] + 1)]
 
     kernel.write_text("wrong")
-    call(environment, command, "submit", TASK, str(kernel), code=1)
+    failed = call(environment, command, "submit", TASK, str(kernel), code=1).stdout
+    assert failed.splitlines()[-1].endswith(": failed") and "failed: " in failed
     refused = call(environment, command, "submit", "k/nothing", str(kernel), code=2)
     assert "There is no task" in refused.stderr
     absent = call(environment, command, "submit", TASK, "/none", code=2)
