@@ -107,9 +107,16 @@ def judge_generations(options: argparse.Namespace) -> int:
     """Judge, count or pack the chosen generations."""
     end = time.monotonic() + options.within
     collections, found = read_folders(options)
+    if not found:
+        raise RequestError(
+            f"{' '.join(map(str, options.folders))}: no generations; sources are named"
+            " level_1_problem_19_sample_0_kernel.py, other forms are in docs/importing.md"
+        )
     chosen = choose(options, found)
     if not chosen:
-        raise RequestError("no generations were found; see --model, --claims and --selection")
+        raise RequestError(
+            f"none of {len(found)} generations is chosen; see --model, --claims and --selection"
+        )
     suites = Suites(imported_folders(options))
     campaign = Campaign(chosen, suites, options.cache, options.kind, options.scope, options.limit)
     known = {each.collection for each in chosen}

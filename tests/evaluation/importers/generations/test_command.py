@@ -101,7 +101,12 @@ def test_nothing_chosen_and_no_suites_are_refused(
     output = tmp_path / "none"
 
     assert main(arguments(folder, imported, output, "--claims")) == 2
-    assert "no generations were found" in capsys.readouterr().err
+    assert "generations is chosen; see --model" in capsys.readouterr().err
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "kernel.py").write_text("x = 1")
+    assert main(arguments(other, imported, output)) == 2
+    assert "sources are named level_1_problem_19_sample_0_kernel.py" in capsys.readouterr().err
     assert main(arguments(folder, tmp_path / "gone", output)) == 2
     assert "no such folder" in capsys.readouterr().err
 
