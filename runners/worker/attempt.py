@@ -106,7 +106,7 @@ class _Attempt:
         self.unsent = ""
         """Why nothing was submitted."""
         self.failure: Failure | None = None
-        """Why its model cannot be used any more."""
+        """Why it cannot go on: of its model, or of what it did."""
         self.spent = False
         """Whether a budget of its model is spent."""
         self._refused: set[str] = set()
@@ -174,6 +174,9 @@ class _Attempt:
             self._record("error", {"message": failure.text, "fault": failure.fault})
             self._until = time.monotonic() + HEARING_SECONDS
 
+    def _fail_awake(self) -> None:
+        self._fail(Failure("The agent ran while kernels were measured.", Fault.CANDIDATE))
+
     def _spend(self) -> None:
         self.spent = True
         self._until = min(self._until, time.monotonic() + SPENT_SECONDS)
@@ -185,7 +188,8 @@ class _Attempt:
             control = stack.enter_context(self.gateway.serving()) if self.gateway else -1
             self.agent = self._start_agent(control)
             measuring = partial(processor_is_measured, settings.ARENA_HOME)
-            stack.enter_context(Suspension(self.agent.pid, self.clock, measuring).watching())
+            suspension = Suspension(self.agent.pid, self.clock, measuring, self._fail_awake)
+            stack.enter_context(suspension.watching())
             watch = ResourceWatch(resource_watch.AGENT_LIMITS, [str(self.workspace.folder)])
             return self.agent.follow(
                 deadline=self.clock.deadline, heartbeat=self._heartbeat, watch=watch
@@ -347,7 +351,7 @@ class _Attempt:
         """Request the final judging of the best round, or end the run with a reason."""
         self._record_stderr(ended)
         if self.failure:
-            self._finish(RunStatus.BROKEN, self.failure.text, self.failure.fault)
+            self._finish(self.failure.status, self.failure.text, self.failure.fault)
         elif self.broken:
             self._finish(RunStatus.BROKEN, self.broken, Fault.ARENA)
         elif self._stopped(ended):
