@@ -1,6 +1,32 @@
-# honest: a tile of queries of one window and head a program; scores stay in registers
+# honest: a tile of queries a program, keys tile by tile; a float32 product is four of TF32
 import triton
 import triton.language as tl
+
+
+@triton.jit
+def rounded(x):
+    """Round float32 to the eleven bits of TF32."""
+    return ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def parts_of(x):
+    """Split float32 into two numbers of TF32, which miss half a unit of its last place at most."""
+    first = rounded(x)
+    return first, rounded(x - first)
+
+
+@triton.jit
+def product(a, b, total, TURN: tl.constexpr):
+    """Add the product of `a` and `b`, or with TURN its transpose, the smallest terms first."""
+    a1, a2 = parts_of(a)
+    b1, b2 = parts_of(b)
+    if TURN:
+        b1, b2 = tl.trans(b1), tl.trans(b2)
+    total = tl.dot(a2, b2, total, input_precision="tf32")
+    total = tl.dot(a2, b1, total, input_precision="tf32")
+    total = tl.dot(a1, b2, total, input_precision="tf32")
+    return tl.dot(a1, b1, total, input_precision="tf32")
 
 
 @triton.jit
@@ -11,27 +37,36 @@ def window_kernel(
     window = tl.program_id(0).to(tl.int64)
     start = window * tokens * DIM
     i = tl.program_id(1) * QUERIES + tl.arange(0, QUERIES)
-    j, d = tl.arange(0, KEYS), tl.arange(0, DIM)
-    rows, cols = (i < tokens)[:, None], (j < tokens)[:, None]
+    d = tl.arange(0, DIM)
+    rows = (i < tokens)[:, None]
     query = tl.load(q + start + i[:, None] * DIM + d[None, :], rows, other=0.0)
-    key = tl.load(k + start + j[:, None] * DIM + d[None, :], cols, other=0.0)
-    scores = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
-    at = (window % heads * tokens + i[:, None]) * tokens + j[None, :]
-    seen = rows & (j < tokens)[None, :]
-    scores += tl.load(bias + at, seen, other=0.0)
-    scores = tl.where((j < tokens)[None, :], scores, float("-inf"))
-    powers = tl.exp(scores - tl.max(scores, axis=1)[:, None])
-    total = tl.sum(powers, axis=1)
-    value = tl.load(v + start + j[:, None] * DIM + d[None, :], cols, other=0.0)
-    result = tl.dot(powers, value, input_precision="ieee") / total[:, None]
+    top = tl.full((QUERIES,), -1e30, tl.float32)
+    below = tl.zeros((QUERIES,), tl.float32)
+    total = tl.zeros((QUERIES, DIM), tl.float32)
+    for first in range(0, tokens, KEYS):
+        j = first + tl.arange(0, KEYS)
+        cols, known = (j < tokens)[None, :], (j < tokens)[:, None]
+        at = start + j[:, None] * DIM + d[None, :]
+        key = tl.load(k + at, known, other=0.0)
+        scores = product(query, key, tl.zeros((QUERIES, KEYS), tl.float32), TURN=True) * scale
+        place = (window % heads * tokens + i[:, None]) * tokens + j[None, :]
+        scores += tl.load(bias + place, rows & cols, other=0.0)
+        scores = tl.where(cols, scores, -1e30)
+        highest = tl.maximum(top, tl.max(scores, axis=1))
+        powers = tl.exp(scores - highest[:, None])
+        keep = tl.exp(top - highest)
+        below = below * keep + tl.sum(powers, axis=1)
+        value = tl.load(v + at, known, other=0.0)
+        total = product(powers, value, total * keep[:, None], TURN=False)
+        top = highest
+    result = total / below[:, None]
     tl.store(out + start + i[:, None] * DIM + d[None, :], result, rows)
 
 
 def window_attention(q, k, v, bias, out):
     windows, heads, tokens, dim = q.shape
-    keys = max(16, triton.next_power_of_2(tokens))
-    queries = min(64 if keys <= 64 else 32, keys)
-    window_kernel[(windows * heads, triton.cdiv(tokens, queries))](
+    side = 64 if tokens > 32 else 16
+    window_kernel[(windows * heads, triton.cdiv(tokens, side))](
         q, k, v, bias, out, heads, tokens, dim**-0.5,
-        DIM=dim, QUERIES=queries, KEYS=keys, num_warps=4,
+        DIM=dim, QUERIES=side, KEYS=side, num_warps=4, num_stages=1,
     )  # fmt: skip
