@@ -1,4 +1,4 @@
-"""Tests of the management commands for runs, experiments and the reaper."""
+"""Tests of the management commands for runs and experiments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.db import connection
 
 from arena.catalog.models import Task, TaskVersion, Worker
 from arena.runs import experiments, services
-from arena.runs.models import Event, Experiment, Run
+from arena.runs.models import Experiment, Run
 from tests.arena.factories import LEASE, finished
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -314,11 +314,3 @@ def test_experiment_option_for_until_done_alone_is_refused(plan, option):
     with pytest.raises(CommandError, match=f"{name} goes with --until-done"):
         call("experiment", str(plan), option)
     assert not Run.objects.exists()
-
-
-# reap
-
-
-def test_reap_prints_the_number_of_repairs(start):
-    assert call("reap") == "0 seen to.\n"
-    assert Event.objects.count() == 0
