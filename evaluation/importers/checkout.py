@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +54,10 @@ class Checkout:
         found = _HOME.fullmatch(remote.strip())
         address = f"https://{found.group(1)}/{found.group(2)}" if found else repository
         return cls(root, address, commit, blobs)
+
+    def matches(self, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+        """Yield a match for each file whose whole path has this pattern, in order of the paths."""
+        return filter(None, map(pattern.fullmatch, sorted(self.blobs)))
 
     def read(self, path: str) -> str:
         """Return the text of a file, which must be as the commit has it.

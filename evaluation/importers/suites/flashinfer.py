@@ -19,24 +19,22 @@ _WORKLOADS = re.compile(r"(?:.*/)?workloads/(?:.*/)?(?P<name>[^/]+?)(?:\.workloa
 
 def problems(checkout: Checkout) -> list[Problem]:
     """Return the problems in order of their paths."""
-    workloads = {m["name"]: path for path in checkout.blobs if (m := _WORKLOADS.fullmatch(path))}
+    workloads = {match["name"]: match[0] for match in checkout.matches(_WORKLOADS)}
     found = []
-    for path in sorted(checkout.blobs):
-        if match := _DEFINITION.fullmatch(path):
-            words = re.sub(r"[\W_]+", " ", match["name"])
-            kinds = {"gqa": "attention", "mla": "attention", "gdn": "fused", "moe": "fused"}
-            kind = category_of(" ".join(kinds.get(word, word) for word in words.split()))
-            name = f"fi_{match['name']}"
-            title, cases = f"{words} (FlashInfer-Bench)", workloads.get(match["name"], "")
-            found.append(Problem(name, path, title, 2, kind, cases))
+    for match in checkout.matches(_DEFINITION):
+        words = re.sub(r"[\W_]+", " ", match["name"])
+        kinds = {"gqa": "attention", "mla": "attention", "gdn": "fused", "moe": "fused"}
+        kind = category_of(" ".join(kinds.get(word, word) for word in words.split()))
+        name = f"fi_{match['name']}"
+        title, cases = f"{words} (FlashInfer-Bench)", workloads.get(match["name"], "")
+        found.append(Problem(name, match[0], title, 2, kind, cases))
     return found
 
 
 def unused(checkout: Checkout) -> list[str]:
     """Return the files of workloads whose definition is not there."""
-    names = {m["name"] for path in checkout.blobs if (m := _DEFINITION.fullmatch(path))}
-    found = ((path, _WORKLOADS.fullmatch(path)) for path in sorted(checkout.blobs))
-    return [path for path, match in found if match and match["name"] not in names]
+    names = {match["name"] for match in checkout.matches(_DEFINITION)}
+    return [match[0] for match in checkout.matches(_WORKLOADS) if match["name"] not in names]
 
 
 def reference_of(source: str) -> str:

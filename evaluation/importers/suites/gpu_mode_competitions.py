@@ -19,13 +19,12 @@ _PATH = re.compile(r"problems/(?P<set>[\w.-]+)/(?P<folder>[\w.-]+)/task\.yml")
 def problems(checkout: Checkout) -> list[Problem]:
     """Return the problems in order of their paths."""
     found = []
-    for path in sorted(checkout.blobs):
-        if match := _PATH.fullmatch(path):
-            words = re.sub(r"[\W_]+", " ", match["folder"].removesuffix("_py"))
-            title = f"{words} (GPU MODE {match['set']})"
-            name = f"gm_{match['set']}_{words}"
-            source = f"{path.rpartition('/')[0]}/reference.py"
-            found.append(Problem(name, source, title, 1, category_of(words), cases=path))
+    for match in checkout.matches(_PATH):
+        words = re.sub(r"[\W_]+", " ", match["folder"].removesuffix("_py"))
+        title = f"{words} (GPU MODE {match['set']})"
+        name = f"gm_{match['set']}_{words}"
+        source = f"{match[0].rpartition('/')[0]}/reference.py"
+        found.append(Problem(name, source, title, 1, category_of(words), cases=match[0]))
     return found
 
 

@@ -18,13 +18,12 @@ _PATH = re.compile(r"KernelBench/level([123])/(\d+)_(\w+)\.py")
 def problems(checkout: Checkout, prefix: str = "kb", version: str = "KernelBench") -> list[Problem]:
     """Return the problems of levels 1 to 3, in order, with names of tasks that begin so."""
     found = []
-    for path in checkout.blobs:
-        if match := _PATH.fullmatch(path):
-            level, number, words = int(match[1]), int(match[2]), match[3].strip("_")
-            category = category_of(words) if level == 1 else "Fusion"
-            title = f"{words.replace('_', ' ')} ({version} {level}/{number})"
-            name = f"{prefix}{level}_{number}_{words}"
-            found.append((level, number, Problem(name, path, title, level, category)))
+    for match in checkout.matches(_PATH):
+        level, number, words = int(match[1]), int(match[2]), match[3].strip("_")
+        category = category_of(words) if level == 1 else "Fusion"
+        title = f"{words.replace('_', ' ')} ({version} {level}/{number})"
+        name = f"{prefix}{level}_{number}_{words}"
+        found.append((level, number, Problem(name, match[0], title, level, category)))
     return [problem for _, _, problem in sorted(found, key=lambda each: each[:2])]
 
 

@@ -14,13 +14,12 @@ _PATH = re.compile(r"data/kernelbenchx/(\w+)/(\w+)\.py")
 def problems(checkout: Checkout) -> list[Problem]:
     """Return the problems in order of their categories."""
     found = []
-    for path in sorted(checkout.blobs):
-        if match := _PATH.fullmatch(path):
-            category, name = match[1], match[2]
-            title = f"{name.strip('_').replace('_', ' ')} (KernelBench-X)"
-            level = 2 if category == "Fusion" else 1
-            slug = f"kbx_{name.strip('_')}"
-            found.append(Problem(slug, path, title, level, category))
+    for match in checkout.matches(_PATH):
+        category, name = match[1], match[2]
+        title = f"{name.strip('_').replace('_', ' ')} (KernelBench-X)"
+        level = 2 if category == "Fusion" else 1
+        slug = f"kbx_{name.strip('_')}"
+        found.append(Problem(slug, match[0], title, level, category))
     return found
 
 

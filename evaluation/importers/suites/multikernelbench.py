@@ -21,17 +21,16 @@ _FUSED = ("fuse", "arch", "attention", "optimizer")
 def problems(checkout: Checkout) -> list[Problem]:
     """Return the problems in order of their paths."""
     found = []
-    for path in sorted(checkout.blobs):
-        if match := _PATH.fullmatch(path):
-            category, name = match["category"], match["name"].strip("_")
-            words = name.replace("_", " ")
-            title = f"{words} (MultiKernelBench {category})"
-            level = {"arch": 3}.get(category, 2 if category in _FUSED else 1)
-            kind = "Fusion" if category in ("fuse", "arch") else category_of(f"{words} {category}")
-            cases = path.removesuffix(".py") + ".json"
-            slug = f"mkb_{category.replace(_NPU, 'npu')}_{name}"
-            given = cases if cases in checkout.blobs else ""
-            found.append(Problem(slug, path, title, level, kind, given))
+    for match in checkout.matches(_PATH):
+        category, name = match["category"], match["name"].strip("_")
+        words = name.replace("_", " ")
+        title = f"{words} (MultiKernelBench {category})"
+        level = {"arch": 3}.get(category, 2 if category in _FUSED else 1)
+        kind = "Fusion" if category in ("fuse", "arch") else category_of(f"{words} {category}")
+        cases = match[0].removesuffix(".py") + ".json"
+        slug = f"mkb_{category.replace(_NPU, 'npu')}_{name}"
+        given = cases if cases in checkout.blobs else ""
+        found.append(Problem(slug, match[0], title, level, kind, given))
     return found
 
 

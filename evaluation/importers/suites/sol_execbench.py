@@ -23,21 +23,15 @@ _LEVELS = {"L1": 1}
 def problems(checkout: Checkout) -> list[Problem]:
     """Return the problems in order of their paths."""
     found = []
-    for path in sorted(checkout.blobs):
-        if match := _DEFINITION.fullmatch(path):
-            name = _name(checkout, path) or match["folder"]
-            words = re.sub(r"[\W_]+", " ", _NUMBER.sub("", name))
-            cases = path.replace("definition.json", "workload.jsonl")
-            found.append(
-                Problem(
-                    f"sol_{name}",
-                    path,
-                    f"{words} (SOL-ExecBench)",
-                    _LEVELS.get((match["above"] or "").rpartition("/")[2], 2),
-                    category_of(words),
-                    cases if cases in checkout.blobs else "",
-                )
-            )
+    for match in checkout.matches(_DEFINITION):
+        path = match[0]
+        name = _name(checkout, path) or match["folder"]
+        words = re.sub(r"[\W_]+", " ", _NUMBER.sub("", name))
+        cases = path.replace("definition.json", "workload.jsonl")
+        given = cases if cases in checkout.blobs else ""
+        title = f"{words} (SOL-ExecBench)"
+        level = _LEVELS.get((match["above"] or "").rpartition("/")[2], 2)
+        found.append(Problem(f"sol_{name}", path, title, level, category_of(words), given))
     return found
 
 

@@ -18,12 +18,11 @@ _PATH = re.compile(r"data/TritonBench_T_v1/(\w+)\.py")
 def problems(checkout: Checkout) -> list[Problem]:
     """Return the problems in order of their names."""
     found = []
-    for path in sorted(checkout.blobs):
-        if match := _PATH.fullmatch(path):
-            words = match[1].strip("_").replace("_", " ")
-            slug = f"tb_{match[1].strip('_')}"
-            title = f"{words} (TritonBench-T)"
-            found.append(Problem(slug, path, title, 1, category_of(words)))
+    for match in checkout.matches(_PATH):
+        words = match[1].strip("_").replace("_", " ")
+        slug = f"tb_{match[1].strip('_')}"
+        title = f"{words} (TritonBench-T)"
+        found.append(Problem(slug, match[0], title, 1, category_of(words)))
     return found
 
 
