@@ -252,6 +252,15 @@ def test_hostile_texts_are_harmless_in_every_view(open_page, served_world, in_th
         assert title != "1" and page.console_errors == [], address
 
 
+def test_code_tab_draws_the_bars_of_rounds_as_the_page_of_a_round_does(open_page, run):
+    sizes = []
+    for address in ("?tab=code", "rounds/1/"):
+        page = open_page(f"/runs/{run.pk}/{address}")
+        page.wait_for_selector(".round-bars", timeout=TIMEOUT_MS)
+        sizes.append(page.locator(".round-bars").bounding_box())
+    assert sizes[0]["height"] == sizes[1]["height"] > 0
+
+
 def test_workspace_on_a_phone_has_no_sideways_scrolling(open_page, run):
     for address in ("?tab=trace", "?show=edits", "?q=lanes", "?tab=code", "?tab=profile", ""):
         page = open_page(f"/runs/{run.pk}/{address}", PHONE)

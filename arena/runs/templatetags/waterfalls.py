@@ -81,7 +81,7 @@ def rounds_svg(run: Run, rounds: Sequence[Round], current: int) -> SafeString:
     )
     width = STRIP_BAR * len(rounds)
     return format_html(
-        '<svg class="strip" width="{0}" height="{1}" viewBox="0 0 {0} {1}" aria-hidden="true">'
+        '<svg class="round-bars" width="{0}" height="{1}" viewBox="0 0 {0} {1}" aria-hidden="true">'
         '<line class="one" x1="0" x2="{0}" y1="{2}" y2="{2}"/>{3}</svg>',
         width, STRIP, middle, inner,
     )  # fmt: skip
