@@ -5,8 +5,7 @@ const WAIT_MS = 200;
 function watch(form) {
   let waiting;
   let asked = 0;
-  form.addEventListener("input", ({ target }) => {
-    if (target.type !== "search") return;
+  const narrow = () => {
     clearTimeout(waiting);
     waiting = setTimeout(async () => {
       const number = (asked += 1);
@@ -25,7 +24,12 @@ function watch(form) {
         // The server is not reachable; Enter submits the form.
       }
     }, WAIT_MS);
+  };
+  form.addEventListener("input", ({ target }) => {
+    if (target.type === "search") narrow();
   });
+  const fields = [...form.querySelectorAll("input[type=search]")];
+  if (fields.some((field) => field.value !== field.defaultValue)) narrow(); // typed before this was loaded
 }
 
 export function watchSearches() {
