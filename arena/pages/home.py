@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
@@ -19,13 +21,16 @@ from arena.leaderboard.analysis.ablation import ablation_tables
 from arena.leaderboard.charts import forest_chart
 from arena.leaderboard.kernels.claims import finding
 from arena.leaderboard.kernels.records import records
+from arena.leaderboard.kernels.suite_boards import suite_boards
 from arena.leaderboard.ranking.boards import Board, boards, boards_of_tracks
 from arena.leaderboard.ranking.boards import leaders as fastest_of_tasks
 from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
+from arena.leaderboard.ranking.suite_scores import FAST_P
 from arena.pages.charts.cards import Card
 from arena.pages.charts.files import chart_file
 from arena.pages.leaderboard.board import scale_of
 from arena.published.kernels import kernels
+from arena.published.models import PublishedKernel
 from arena.published.outcomes import OUTCOMES
 from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet
@@ -36,8 +41,18 @@ from arena.runs.states import RUN_JUDGED, RunStatus, Scope
 MAX_LEADERS = 3
 MAX_NEWEST_RUNS = MAX_NEWEST_RECORDS = 5
 MAX_ACTIVE_RUNS = 3
+MAX_MODELS = 5
 MAX_CARD_ROWS = 6
 CARD_TEXT = "Live benchmark of AI agents that write GPU and CPU kernels: speed and generalization."
+
+
+@dataclass(frozen=True)
+class Models:
+    """The first models of a suite's board as HTML, and the devices of their verdicts."""
+
+    title: str
+    devices: Sequence[str]
+    table: SafeString
 
 
 @require_safe
@@ -59,6 +74,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "newest": newest,
         "counts": computed(now, "counts", lambda: _counts(now)),
         "finding": finding(kernels()),
+        "models": _models(tuple(kernels())),
     }
     return render(request, "home.html", context)
 
@@ -68,6 +84,18 @@ def methodology(request: HttpRequest) -> HttpResponse:
     tables = ablation_tables(settings.ADMISSIONS)
     context = {"reward": FORMULA, "ablations": tables, "outcomes": OUTCOMES.values()}
     return render(request, "methodology.html", context)
+
+
+@lru_cache(maxsize=1)
+def _models(found: tuple[PublishedKernel, ...]) -> Models | None:
+    """Return the models that have ranks over shared problems; None where no suite ranks any."""
+    board = next((each for each in suite_boards(found) if each.over_shared), None)
+    if board is None:
+        return None
+    devices = sorted({e.file.device for e in found if e.suite == board.suite and e.file.device})
+    first = [score for score in board.scores if score.rank][:MAX_MODELS]
+    context = {"board": replace(board, scores=first), "thresholds": FAST_P}
+    return Models(board.title, devices, render_to_string("claims/suite_table.html", context))
 
 
 def _first_forest(now: Snapshot) -> Figure | None:

@@ -49,7 +49,7 @@ def test_page_and_home_have_the_finding_and_the_page_every_class(
     )
     assert f"of {faster} on NVIDIA H100 80GB HBM3" in home
     assert "(7 were claimed on other hardware)" in home
-    assert '<a href="/claims/#suites">Models on KernelBench</a>' in home
+    assert "Language models on" not in home
     assert 'href="/claims/#suites">Published kernels of models</a>' in text_of(
         client, "/leaderboard/"
     )
@@ -216,6 +216,10 @@ def test_board_of_a_suite_has_ranks_over_shared_problems_and_a_link_to_all(
     page = text_of(client, "/claims/?level=1")
     assert "over the 12 problems on which at least two thirds" in page
     assert "no rank: verdicts on fewer than 6" in page
+    home = text_of(client, "/")
+    assert "Language models on KernelBench v0.1</h2>" in home
+    assert "judged on NVIDIA H100 80GB HBM3." in home
+    assert re.findall(r'<th scope="row">([\w ]+)</th>', home) == ["A", "B"]
     assert 'data-label="95% CI of fast_1">76% to 100%</td>' in page
     assert 'href="/claims/?level=1&amp;problems=all#suites"' in page
     page = text_of(client, "/claims/?level=1&problems=all")
