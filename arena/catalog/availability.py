@@ -32,6 +32,7 @@ class Cause(models.TextChoices):
     PROVIDER = "provider", "Provider unknown"
     WIRES = "wires", "No common wire format"
     KEY = "key", "Key missing"
+    SERVER = "server", "No model server"
     PERMISSION = "permission", "Not permitted"
     ELSEWHERE = "elsewhere", "Runs elsewhere"
 
@@ -117,7 +118,8 @@ def known_providers(workers: Iterable[Worker]) -> dict[str, KnownProvider]:
     known: dict[str, KnownProvider] = {}
     for worker in workers:
         for name, facts in worker.capabilities.get("providers", {}).items():
-            provider = KnownProvider(name, tuple(facts.get("wires", ())), facts.get("problem", ""))
+            problem = facts.get("problem") or facts.get("server", "")
+            provider = KnownProvider(name, tuple(facts.get("wires", ())), problem)
             if name not in known or known[name].problem:
                 known[name] = provider
     return dict(sorted(known.items()))
@@ -165,6 +167,8 @@ def _on_provider(
         )
     if provider.get("problem"):
         return _lacking(Cause.KEY, provider["problem"])
+    if provider.get("server"):
+        return _lacking(Cause.SERVER, provider["server"])
     return None
 
 

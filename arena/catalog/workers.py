@@ -75,7 +75,7 @@ class Worker(models.Model):
     """Of a worker that runs agents, what it found at its last look; a problem is empty for none.
 
     `{"harnesses": {name: {"version": text, "problem": text}},
-    "providers": {name: {"wires": [text], "problem": text}}}`
+    "providers": {name: {"wires": [text], "problem": text, "server": text}}}`
     """
     problem = models.CharField(max_length=300, blank=True)
     """Why it takes no work: its clock, its disk, evaluations that broke in a row, its end."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import socket
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -15,6 +17,8 @@ from runners.gateway.wire import FORMATS, Usage
 
 SHIPPED = Path(__file__).with_name("providers.toml")
 MILLION = 1_000_000
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+CONNECT_SECONDS = 0.5
 
 
 class BadProvider(Exception):
@@ -78,6 +82,18 @@ class Provider(BaseModel):
         raise LookupError(
             f"{self.key_variable} is not set where the worker runs: export it and start again"
         )
+
+    def server_problem(self) -> str:
+        """Return that no server of this machine answers; empty if one does, or it is elsewhere."""
+        address = urlsplit(self.base_url)
+        if address.hostname not in LOOPBACK:
+            return ""
+        port = address.port or (443 if address.scheme == "https" else 80)
+        try:
+            socket.create_connection((address.hostname, port), CONNECT_SECONDS).close()
+        except OSError:
+            return f"No server answers at {self.base_url}: start one, or see docs/harnesses.md"
+        return ""
 
     def cost_usd(self, model: str, usage: Usage) -> float | None:
         """Return the cost of a call in dollars; None for a model without a known price."""

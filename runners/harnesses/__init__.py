@@ -75,7 +75,9 @@ def capabilities() -> dict[str, Any]:
             problem = ""
         except LookupError as error:
             problem = str(error)
-        found["providers"][name] = {"wires": list(provider.wires), "problem": problem}
+        server = provider.server_problem()
+        facts = {"wires": list(provider.wires), "problem": problem, "server": server}
+        found["providers"][name] = facts
     return found
 
 

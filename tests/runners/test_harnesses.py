@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,18 @@ def test_capabilities_name_each_harness_and_provider(folder: Path) -> None:
     assert found["harnesses"]["codex"]["problem"].startswith("codex is not installed")
     assert "ANTHROPIC_API_KEY" in found["providers"]["anthropic"]["problem"]
     assert found["providers"]["local"]["problem"] == ""
+
+
+def test_capabilities_name_a_server_of_this_machine_that_does_not_answer(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        (folder / "providers.toml").write_text(
+            f'[mine]\nwires = ["messages"]\nbase_url = "{address}"\n'
+        )
+        assert harnesses.capabilities()["providers"]["mine"]["server"] == ""
+    gone = harnesses.capabilities()["providers"]
+    assert gone["mine"]["server"].startswith(f"No server answers at {address}: start one")
+    assert gone["anthropic"]["server"] == "", "a server elsewhere is not asked"
 
 
 @pytest.mark.parametrize("adapter", NPM)

@@ -34,11 +34,13 @@ def claude(**changes: Any) -> Harness:
     return Harness(name="claude-code", title="Claude Code", settings_schema=schema, **values)
 
 
-def worker(name: str = "w", program: str = "", key: str = "", **changes: Any) -> Worker:
+def worker(
+    name: str = "w", program: str = "", key: str = "", server: str = "", **changes: Any
+) -> Worker:
     capabilities = {
         "harnesses": {"claude-code": {"version": "2.1.330", "problem": program}},
         "providers": {
-            "anthropic": {"wires": ["messages"], "problem": key},
+            "anthropic": {"wires": ["messages"], "problem": key, "server": server},
             "openai": {"wires": ["responses", "chat-completions"], "problem": ""},
         },
     }
@@ -130,6 +132,13 @@ def test_availability_with_program_key_and_worker_is_given_with_the_version():
             "see docs/harnesses.md.",
         ),
         (coder(), [worker(key=KEY_PROBLEM)], claude(), Cause.KEY, KEY_PROBLEM + "."),
+        (
+            coder(),
+            [worker(server="No server answers")],
+            claude(),
+            Cause.SERVER,
+            "No server answers.",
+        ),
     ],
 )
 def test_availability_that_lacks_something_names_it_and_the_remedy(
