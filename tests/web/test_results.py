@@ -100,6 +100,14 @@ def test_agent_that_the_board_of_its_device_leaves_out_has_the_place_of_its_own_
     assert "33%" in page and "33%" in text_of(client, "/agents/"), "both show the same board"
 
 
+def test_analysis_names_the_versions_of_the_judge_among_the_runs_that_it_counts(judged, client):
+    for version in ("10", "3", "12"):
+        judged(f"by-{version}", "relu", 2.0, judge_version=version)
+    assert "the judge's versions 3, 10 and 12, which" in text_of(client, "/analysis/")
+    for narrowed in ("judge=3", "agent=by-10"):
+        assert "They mix" not in text_of(client, f"/analysis/?{narrowed}"), narrowed
+
+
 def test_agent_in_quarantine_is_not_said_to_have_no_run(judged, client):
     run = judged("a", "relu", 2.0)
     assert 'data-label="Tried">1/1' in text_of(client, "/agents/a/")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -22,7 +23,9 @@ from arena.leaderboard.analysis.verdicts import Verdicts, verdicts
 from arena.leaderboard.charts import fast_p_chart
 from arena.leaderboard.ranking.filters import ARENA
 from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
+from arena.leaderboard.ranking.table import Mask
 from arena.pages.charts.files import chart_file
+from arena.runs.scoring.judges import age_of
 
 SELECTS = (
     ("agent", "Agent", "All agents"),
@@ -45,7 +48,7 @@ def analysis(request: HttpRequest) -> HttpResponse:
         "problems": _unknown(chosen, known),
         "chosen": chosen,
         "narrowed": any(chosen.values()),
-        "judges": shown.table.facets["judge"].values if not chosen["judge"] else [],
+        "judges": _judges(shown, chosen),
         "selects": [
             (label, name, every, known[name], chosen[name]) for name, label, every in SELECTS
         ],
@@ -68,8 +71,19 @@ def verdicts_of(shown: Snapshot, chosen: Mapping[str, str]) -> Verdicts:
 
     Agents that users bring are left out, unless the filter names one.
     """
+    return verdicts(shown).of_runs(_mask(shown, chosen))
+
+
+def _mask(shown: Snapshot, chosen: Mapping[str, str]) -> Mask:
     origin = "" if chosen.get("agent") else ARENA
-    return verdicts(shown).of_runs(shown.table.mask({**chosen, "origin": origin}))
+    return shown.table.mask({**chosen, "origin": origin})
+
+
+def _judges(shown: Snapshot, chosen: Mapping[str, str]) -> str:
+    """Return the versions of the judge among these runs, from the oldest; empty for one alone."""
+    found = shown.table.facets["judge"].counts(np.flatnonzero(_mask(shown, chosen)))
+    *others, last = sorted((name for name, count in found.items() if count), key=age_of) or [""]
+    return f"{', '.join(others)} and {last}" if others else ""
 
 
 def stats_of(shown: Snapshot, chosen: Mapping[str, str]) -> VerdictStats:
@@ -84,14 +98,15 @@ def _known(shown: Snapshot) -> dict[str, list[tuple[str, str]]]:
     tasks = catalog.tasks.values()
     counted = shown.table.facets["agent"].values
     agents = [each for each in catalog.agents.values() if each.active or each.slug in counted]
-    titles = sorted((each.title, each.slug) for each in agents)
+    titles = sorted(((each.title, each.slug) for each in agents), key=lambda each: each[0].lower())
+    judges = sorted(shown.table.facets["judge"].values, key=age_of)[::-1]
     devices = sorted((each.name, each.slug) for each in catalog.devices.values())
     return {
         "agent": [(slug, title) for title, slug in titles],
         "hardware": [(slug, name) for name, slug in devices],
         "category": [(name, name) for name in sorted({each.category for each in tasks})],
         "track": [(name, name) for name in sorted({each.track for each in tasks})],
-        "judge": [(name, f"Judge {name}") for name in shown.table.facets["judge"].values],
+        "judge": [(name, f"Judge {name}") for name in judges],
     }
 
 
