@@ -1,4 +1,4 @@
-# honest: weights unpacked in registers, halves of a byte by two products; few rows split the sum
+# honest: weights unpacked in registers; rows of float32 are split into two numbers of TF32
 import torch
 import triton
 import triton.language as tl
@@ -7,10 +7,27 @@ PROGRAMS = 512
 
 
 @triton.jit
+def rounded(x):
+    """Round float32 to the eleven bits of TF32."""
+    return ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def product(values, weights, total, WIDE: tl.constexpr):
+    """Add a product; half a unit of the last place of float32 is missed at most."""
+    if WIDE:
+        high = rounded(values)
+        low = rounded(values - high)
+        total = tl.dot(low, weights, total, input_precision="tf32")
+        return tl.dot(high, weights, total, input_precision="tf32")
+    return tl.dot(values, weights, total, input_precision="tf32")
+
+
+@triton.jit
 def matmul_kernel(
     x, packed, scales, zeros, out, m, n, groups, per_part,
     HALF: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
-    TYPE: tl.constexpr, PRECISION: tl.constexpr,
+    TYPE: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     col = tl.program_id(1) * COLS + tl.arange(0, COLS)
@@ -31,8 +48,8 @@ def matmul_kernel(
         odd = tl.load(x + wide + 2 * at[None, :] + 1, inside, other=0.0).to(TYPE)
         low = ((pairs & 15) - zero[None, :]).to(tl.float32) * scale[None, :]
         high = ((pairs >> 4) - zero[None, :]).to(tl.float32) * scale[None, :]
-        total = tl.dot(even, low.to(TYPE), total, input_precision=PRECISION)
-        total = tl.dot(odd, high.to(TYPE), total, input_precision=PRECISION)
+        total = product(even, low.to(TYPE), total, WIDE)
+        total = product(odd, high.to(TYPE), total, WIDE)
     place = (part * m + row.to(tl.int64))[:, None] * n + own[None, :]
     tl.store(out + place, total, inside & (col < n)[None, :])
 
@@ -63,8 +80,7 @@ def w4a16_matmul(x, packed, scales, zeros, out):
         x, packed, scales, zeros, whole, m, n, groups, per_part,
         HALF=half, ROWS=rows, COLS=cols,
         TYPE=tl.float16 if x.dtype == torch.float16 else tl.float32,
-        PRECISION="tf32" if x.dtype == torch.bfloat16 else "ieee",
-        num_warps=4 if m <= 64 else 8,
+        WIDE=x.dtype == torch.float32, num_warps=4 if m <= 64 else 8,
     )  # fmt: skip
     if parts > 1:
         sum_kernel[(triton.cdiv(m * n, 512),)](whole, out, m * n, PARTS=parts, BLOCK=512)
