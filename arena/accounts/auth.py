@@ -8,7 +8,6 @@ from typing import Any
 from django.contrib.auth import get_user
 from django.contrib.auth.models import AnonymousUser
 from django.contrib.sessions.backends.db import SessionStore
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 from django.urls import reverse
 from ninja.security import HttpBearer, SessionAuth
@@ -79,12 +78,6 @@ def user_of_session(key: str) -> Viewer:
     request.session = SessionStore(key)
     found = get_user(request)
     return found if isinstance(found, User) else AnonymousUser()
-
-
-def require_staff(request: HttpRequest, refusal: str) -> None:
-    """Raise PermissionDenied with this text for a user who is no staff."""
-    if not request.user.is_staff:
-        raise PermissionDenied(refusal)
 
 
 def signed_in(request: HttpRequest) -> User:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
-from arena.accounts.auth import require_staff, signed_in
+from arena.accounts.access import only_staff
+from arena.accounts.auth import signed_in
 from arena.catalog import services
 from arena.catalog.availability import known_providers, live_workers
 from arena.catalog.forms import AgentForm, ChangedAgentForm
@@ -23,11 +23,10 @@ COPIED = ("model", "provider", "description")
 REFUSAL = "Only staff make and change agents here. The page of agents says how you bring your own."
 
 
-@login_required
+@only_staff(REFUSAL)
 @require_http_methods(["GET", "HEAD", "POST"])
 def new(request: HttpRequest) -> HttpResponse:
     """Show the harnesses; of `?harness=`, or of the agent `?from=`, the form of a new agent."""
-    require_staff(request, REFUSAL)
     slug, name = request.GET.get("from", ""), request.GET.get("harness", "")
     source = get_object_or_404(Agent, slug=slug) if slug else None
     if source is None and not name:
@@ -58,11 +57,10 @@ def new(request: HttpRequest) -> HttpResponse:
     return _form_page(request, context)
 
 
-@login_required
+@only_staff(REFUSAL)
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit(request: HttpRequest, slug: str) -> HttpResponse:
     """Change an agent that a person made; with runs, it keeps its model and its settings."""
-    require_staff(request, REFUSAL)
     agent = get_object_or_404(Agent, slug=slug)
     harness = Harness.objects.filter(name=agent.adapter).first()
     if agent.shipped:

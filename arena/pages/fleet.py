@@ -7,7 +7,6 @@ from itertools import groupby
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -15,7 +14,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from arena import queue
-from arena.accounts.auth import require_staff, signed_in
+from arena.accounts.access import only_staff
+from arena.accounts.auth import signed_in
 from arena.catalog import fleet
 from arena.catalog.devices import Deviation, Device, deviations
 from arena.catalog.models import Hardware, Worker
@@ -69,10 +69,9 @@ class Line:
     workers: int
 
 
-@login_required
+@only_staff(REFUSAL)
 @require_safe
 def machines(request: HttpRequest) -> HttpResponse:
-    require_staff(request, REFUSAL)
     workers = Worker.objects.select_related("hardware").order_by("name")
     devices = _devices()
     found = [
@@ -110,11 +109,10 @@ def _lines() -> list[Line]:
     ]
 
 
-@login_required
+@only_staff(REFUSAL)
 @require_POST
 def drain(request: HttpRequest) -> HttpResponse:
     """Let a machine take nothing new, or with `resume` take work again."""
-    require_staff(request, REFUSAL)
     machine = request.POST.get("machine", "").replace("\0", "")
     if not fleet.is_known(machine):
         messages.error(request, "No worker of this machine is known.")

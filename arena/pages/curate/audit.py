@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from arena.accounts.access import staff_only
 from arena.audit.models import AuditEntry
-from arena.curation.access import staff_only
 
 PAGE_ENTRIES = 50
 

@@ -7,8 +7,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from arena.accounts.access import reviewers_only
 from arena.curation import baseline_times as times
-from arena.curation.access import reviewers_only
 
 PAGE_TASKS = 25
 

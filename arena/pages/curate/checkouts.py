@@ -8,9 +8,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
+from arena.accounts.access import reviewers_only
 from arena.accounts.auth import signed_in
 from arena.curation import checkouts
-from arena.curation.access import reviewers_only
 from arena.errors import UserError
 
 

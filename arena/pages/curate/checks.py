@@ -9,9 +9,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
+from arena.accounts.access import reviewers_only
 from arena.accounts.auth import signed_in
 from arena.curation import checks
-from arena.curation.access import reviewers_only
 from arena.curation.models import Check
 from arena.pages.answers import RefusalAsMessage
 

@@ -14,11 +14,11 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from arena.accounts.access import reviewers_only, staff_only
 from arena.accounts.auth import signed_in
 from arena.accounts.models import User, reviewers_among
 from arena.catalog.models import Operator, Task
 from arena.curation import archives, checks, drafts, files, short_form
-from arena.curation.access import reviewers_only, staff_only
 from arena.curation.files import BadFiles
 from arena.curation.models import Check, Draft
 from arena.curation.validation import lacks_tolerance, problems_of

@@ -10,9 +10,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
+from arena.accounts.access import reviewers_only
 from arena.accounts.auth import signed_in
 from arena.curation import drafts, files
-from arena.curation.access import reviewers_only
 from arena.curation.models import Draft
 from arena.curation.validation import problems_of
 from arena.errors import UserError

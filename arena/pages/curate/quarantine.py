@@ -7,10 +7,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
+from arena.accounts.access import staff_only
 from arena.accounts.auth import signed_in
 from arena.catalog.models import Agent
 from arena.curation import quarantine as services
-from arena.curation.access import staff_only
 from arena.errors import UserError
 from arena.runs.models import Run
 

@@ -11,9 +11,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from arena.accounts.access import staff_only
 from arena.accounts.auth import signed_in
 from arena.curation import rejudging as services
-from arena.curation.access import staff_only
 from arena.curation.models import OPEN_ITEMS, ItemStatus, Rejudging
 from arena.curation.rejudging_filters import Filters, choices, chosen, loads, older_versions
 from arena.errors import UserError

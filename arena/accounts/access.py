@@ -1,4 +1,4 @@
-"""The people who may curate: staff, and the group of reviewers."""
+"""Views for some users alone: staff, and the group of reviewers."""
 
 from __future__ import annotations
 
@@ -32,5 +32,10 @@ def _only(may: Callable[[User], bool], refusal: str) -> Callable[[View], View]:
     return decorated
 
 
+def only_staff(refusal: str) -> Callable[[View], View]:
+    """Let staff in alone; others read the refusal."""
+    return _only(lambda user: user.is_staff, refusal)
+
+
 reviewers_only = _only(lambda user: user.is_reviewer, "Only reviewers and staff curate tasks.")
-staff_only = _only(lambda user: user.is_staff, "Only staff do this.")
+staff_only = only_staff("Only staff do this.")
