@@ -16,7 +16,6 @@ from arena.catalog.models import Operator, Task, TaskVersion
 from arena.catalog.sync import publish_folder
 from arena.catalog.task_folders import hash_of
 from arena.curation import files as folders
-from arena.curation.files import BadFiles
 from arena.curation.models import OPEN, Check, CheckStatus, CheckStep, Draft, DraftState, Review
 from arena.curation.starter import starter_draft
 from arena.curation.validation import problems_of, targets_of
@@ -31,9 +30,7 @@ CLOSED = "This draft is closed.", "Make a new one of the published version."
 def create_from_form(user: User, name: str, title: str) -> Draft:
     """Create a draft of a small task that works. Raises UserError."""
     folders.check_name(name)
-    title = " ".join(title.split())
-    if not 1 <= len(title) <= 200:
-        raise BadFiles("A task needs a title of 1 to 200 characters.")
+    title = folders.check_title(title)
     return create(user, {name: starter_draft(name, title)}, "the form")[0]
 
 

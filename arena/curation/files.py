@@ -10,6 +10,8 @@ from arena.errors import Invalid
 MAX_FILES = 400
 MAX_FILE_BYTES = 256 << 10
 MAX_TOTAL_BYTES = 3 << 20
+MAX_TITLE = 200
+"""Characters, as the column of a title has."""
 NAME = re.compile(r"[a-z][a-z0-9_]{1,59}\Z")
 TOP_FILES = ("task.toml", "fitted.toml", "gpu.toml", "prompt.md", "reference.py")
 FOLDERS = ("baseline", "honest", "mutants")
@@ -20,6 +22,14 @@ IGNORED = ("__MACOSX", ".DS_Store", ".git", "__pycache__")
 
 class BadFiles(Invalid):
     """Files that are no task folder; the message names the file and what to do."""
+
+
+def check_title(title: str) -> str:
+    """Return a title without needless spaces. Raises BadFiles."""
+    title = " ".join(title.split())
+    if not 1 <= len(title) <= MAX_TITLE:
+        raise BadFiles(f"A task needs a title of 1 to {MAX_TITLE} characters.")
+    return title
 
 
 def check_name(name: str) -> str:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from arena.curation.files import BadFiles
+from arena.curation.files import BadFiles, check_title
 from evaluation.tasks.spec import CATEGORIES
 
 LANGUAGES = ("triton", "cuda", "cpp", "hip")
@@ -59,9 +59,7 @@ class ShortForm:
 
     def files(self) -> dict[str, str]:
         """Return the files of the task. Raises BadFiles for a field that cannot be one of it."""
-        title = " ".join(self.title.split())
-        if not 1 <= len(title) <= 200:
-            raise BadFiles("A task needs a title of 1 to 200 characters.")
+        title = check_title(self.title)
         if self.category not in CATEGORIES:
             raise BadFiles(f"{self.category[:80]!r} is no category.", "Choose one of the list.")
         if self.level not in map(str, range(1, MAX_LEVEL + 1)):
