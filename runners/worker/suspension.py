@@ -11,6 +11,8 @@ from runners.session.control_socket import TimeBudget
 
 POLL_SECONDS = 0.1
 MAX_STOP_SECONDS = 1.0
+VFORK_SECONDS = 0.02
+"""Time for a child of vfork to start a program, until when its parent cannot be stopped."""
 MAX_AWAKE_SECONDS = 2.0
 """Processor time that an agent may use in all its suspensions, once each has begun. Timers can wake
 a process, and a thread that waits for a child of vfork stops no other one.
@@ -60,11 +62,13 @@ class Suspension:
         try:
             while self._measuring() and not self._over.is_set():
                 stopped = self._freezer.wait_suspended(MAX_STOP_SECONDS)  # what started since, too
+                if before is None and not stopped:  # once: a parent waits for its child of vfork
+                    self._freezer.resume()
+                    self._over.wait(VFORK_SECONDS)
+                    self._freezer.wait_suspended(MAX_STOP_SECONDS)
                 times = self._freezer.cpu_times()
                 if before is not None:
                     self._count(times, before)
-                elif not stopped:  # once: a child of vfork has ended, or its parent never stops
-                    self._freezer.resume()
                 before = times
                 self._over.wait(POLL_SECONDS)
         finally:
