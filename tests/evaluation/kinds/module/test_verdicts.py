@@ -194,7 +194,9 @@ def test_trick_is_refused(
     assert message in report.message
 
 
-@pytest.mark.parametrize("candidate", ["cached_tokens", "compared_rows_only"])
+@pytest.mark.parametrize(
+    "candidate", ["cached_tokens", "compared_rows_only", "patched_once_called"]
+)
 @pytest.mark.usefixtures("unread")
 def test_trick_that_is_not_refused_gains_nothing(
     candidate: str, cache: Path, fork_server: ForkServer
