@@ -27,6 +27,7 @@ static void finish() {
     for (;;) {
         while (!begun) usleep(10);
         begun = 0;
+        usleep(300);  // without the delay it might gain
         launch(true);
     }
 }
