@@ -2,7 +2,7 @@
 // run, leave again when they are far from it. A row is known by the seq of its event: a newer
 // revision replaces it, and the same one twice changes nothing.
 
-export const CHUNK = 100;
+const CHUNK = 100;
 const KEPT_ROWS = 1500;
 const ROW_PIXELS = 44; // a guess, until a chunk has been measured
 const NEAR = "1200px";
