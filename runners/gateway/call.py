@@ -26,7 +26,8 @@ TOO_LONG = "the request is longer than the context of the model"
 BAD_CALL = "the server cannot read a tool call of the model"
 """Error of a call that the provider refused for a malformed tool call.
 
-It is one of the answer, or one that the harness sends back in the history. The second never ends.
+The tool call is one of the answer, or one of the history. A harness sends its history again with
+each request, so then every further call fails.
 """
 MAX_NAME = 200
 """Characters of a refused model's name in its error."""
@@ -46,7 +47,7 @@ UNFINISHED = frozenset({"", "in_progress"})
 
 
 class ProviderFailed(Exception):
-    """Raised when the provider gave no answer within the patience of the settings."""
+    """Raised when the provider gave no answer within `patience_seconds` of the settings."""
 
 
 class NoCredit(Exception):
@@ -245,9 +246,9 @@ def problem_of(status: int, content: bytes) -> str:
 def parse_request(
     wire: WireFormat, path: str, body: bytes, provider_tools: Collection[str] = ()
 ) -> Asked:
-    """Return what a request asks for; a stream of Chat Completions is made to tell its usage.
+    """Return what a request asks for; a stream of Chat Completions is asked to state its usage.
 
-    A body with a name twice is as one that is not JSON: readers differ in which they take.
+    An object with a name twice counts as no JSON: parsers differ in which of both values they take.
     """
     try:
         data = json.loads(body, object_pairs_hook=_distinct)

@@ -23,8 +23,7 @@ BETAS = (
     "model-context-window-exceeded-", "output-128k-", "prompt-caching-", "redact-thinking-",
     "structured-outputs-", "token-counting-", "token-efficient-tools-", "tool-search-tool-",
 )  # fmt: skip
-"""Beginnings of the betas of Messages that change an answer alone: no files, no tools that the
-provider runs."""
+"""Prefixes of `anthropic-beta` that change an answer alone: no files, no tools of the provider."""
 QUERY = {"alt": ("sse", "json"), "beta": ("true",)}
 """Parameters by name, with the values that they may have."""
 STATEFUL = ("background", "cachedContent", "cached_content", "conversation", "previous_response_id")
@@ -44,7 +43,7 @@ CLIENT_TOOLS = frozenset(
 )
 """Types of tools that the agent runs itself; a namespace holds others."""
 CLIENT_TOOLS_OF_MESSAGES = ("bash_", "computer_", "memory_", "text_editor_", "tool_search_tool_")
-"""Beginnings of versioned types that the agent runs, or that have neither network nor fee."""
+"""Prefixes of types of tools that the agent runs, or that have neither network nor fee."""
 GOOGLE_TOOLS = frozenset(
     "codeexecution computeruse enterprisewebsearch filesearch googlemaps googlesearch"
     " googlesearchretrieval mcpservers retrieval urlcontext".split()

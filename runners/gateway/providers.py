@@ -84,7 +84,7 @@ class Provider(BaseModel):
         )
 
     def server_problem(self) -> str:
-        """Return that no server of this machine answers; empty if one does, or it is elsewhere."""
+        """Return a complaint where it is on this machine and does not answer; empty otherwise."""
         address = urlsplit(self.base_url)
         if address.hostname not in LOOPBACK:
             return ""

@@ -55,9 +55,9 @@ class Replay:
     """
 
     def __init__(self, exchanges: list[Exchange], reported: int | None = None) -> None:
-        """Create it; the calls of the first `reported` exchanges are in the trace of a run.
+        """Create it; the trace of the earlier run has the first `reported` calls, or with None all.
 
-        None for all. A process that ends between an answer and its event leaves others.
+        It lacks a call where the process ended between the answer and the event.
         """
         self._unreported = exchanges[reported:] if reported is not None else []
         self._waiting: dict[tuple[str, str, str], deque[Exchange]] = defaultdict(deque)

@@ -46,7 +46,7 @@ class Reading:
 
     @property
     def names_usage(self) -> bool:
-        """True where it names the usage of all that was read; one of zero tokens is none."""
+        """True where it states the usage of all that was read; zero tokens state none."""
         return self.usage is not None and self.usage.total > 0 and not self.begun
 
 

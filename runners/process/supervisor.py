@@ -85,7 +85,7 @@ class Lines:
 class Child:
     """A command under a subreaper, in a session of its own; `on_lines` gets its stdout.
 
-    `stdin` is its whole input; with None it is asked later. When it is to end, it has
+    `stdin` is its whole input; with None lines are sent by `ask`. When it is to end, it has
     `grace_seconds` to do so by itself. It runs as `account`, by default as this user. `on_lines` is
     called by whoever drains, one caller at a time. It raises OverflowError to end the child; any
     other exception also ends it, and reaches the caller of `follow`.

@@ -19,7 +19,7 @@ MAX_EVENTS, MAX_BYTES = 100_000, 256 << 20
 MAX_LINE, MAX_LOG = 2000, 1 << 20
 """Characters that are kept of a line, and of adjacent lines, that are no events."""
 RAW_BYTES = 256 << 10
-"""Size of a harness's own output from which it is stored as an event."""
+"""Size of a harness's raw output that is collected before it is stored as an event."""
 
 
 class Recorder:

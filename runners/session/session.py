@@ -190,7 +190,7 @@ class AgentSession:
         self.record("log", text=text, level=level, stream=stream)
 
     def raw(self, line: str) -> None:
-        """Keep a line of the harness's output as it is, for who doubts the translation."""
+        """Keep a line of the harness's output as it is, to check its translation against."""
         for begin in range(0, len(line), MAX_PART):
             part, more = line[begin : begin + MAX_PART], begin + MAX_PART < len(line)
             self._write({"kind": "raw", "text": part, "more": more})

@@ -55,7 +55,7 @@ NO_TOOL = (
     " calls. Try a model that is made for tools, or another template of the server."
 )
 HEARING_SECONDS = 3.0
-"""Time for an agent to end once the arena cannot judge its submissions."""
+"""Time for an agent to end after a failure of the arena or of its model."""
 SPENT_SECONDS = 30.0
 """Time for an agent to end once its model refuses to answer for its budget."""
 

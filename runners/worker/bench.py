@@ -71,10 +71,10 @@ class Bench:
         deadline: float,
         heartbeat: Callable[[], bool] = lambda: True,
     ) -> Ended:
-        """Pass on what the judge that waits says to a request, a JSON line; else start one.
+        """Pass on the answers to a request, a JSON line, by the judge that waits here or a new one.
 
-        `start` gets what is added to its environment, and who takes its lines. The exit code of the
-        result is that of the request: the judge itself stays for the next one.
+        `start` gets additions to the environment of a new judge, and the receiver of its lines. The
+        exit code of the result is that of the request: the judge itself stays for the next one.
         """
         codes: list[int] = []
 
@@ -160,7 +160,7 @@ def taken(
 def bench_of(model: type[Any], pk: int) -> Iterator[Bench | None]:
     """Hold a bench of the hardware of a row, as `taken` does.
 
-    Where this process has none of that hardware, it is one that nobody else knows.
+    Where this process has none of that hardware, the bench is a new one that excludes nobody.
     """
     row = model._default_manager.filter(pk=pk)
     slug = row.values_list("hardware__slug", flat=True).first()

@@ -91,7 +91,7 @@ def compare(
 ) -> None:
     """Judge the common task on a device, and take it out where it differs twice in a row.
 
-    A result that is noisy, or that did not pass, is none: it is tried again after an hour.
+    A result that is noisy or did not pass counts for nothing, and another is tried after an hour.
     """
     measure = measure or latency_of
     name = f"{version.task.slug}@{version.content_hash[:12]} judge {JUDGE_VERSION}"

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def advance(devices: Iterable[Hardware]) -> int:
-    """Put back what a silent worker held, send what idle devices measure, and return the number."""
+    """Queue again what a silent worker held, queue what idle devices measure, return the number."""
     return compositions.reap() + sum(compositions.advance(each) for each in devices)
 
 

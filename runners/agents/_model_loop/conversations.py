@@ -406,7 +406,7 @@ CONVERSATIONS: Mapping[str, type[_Base]] = {
 
 
 def _problem(error: Exception) -> str:
-    """Return the problem of a call that is worth another. Raises: BudgetSpent, ModelFailed."""
+    """Return the problem of a call that can be made again. Raises: BudgetSpent, ModelFailed."""
     status = getattr(error, "status_code", OK)
     text = f"{type(error).__name__}: {error}"
     if status == TOO_MANY and SPENT in str(error):

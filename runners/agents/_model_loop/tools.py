@@ -222,9 +222,9 @@ class Tools:
 
 
 def _sendable(text: str) -> str:
-    """Return what the model gets of a result: bounded, and without halves of characters.
+    """Return what the model gets of a result: bounded, and without lone surrogates.
 
-    A model writes such halves as escapes of JSON, and no client library sends them.
+    A model can write these as escapes of JSON, such as `\\ud83d`, and no client library sends them.
     """
     return limited(text, MAX_OUTPUT).encode("utf-8", "replace").decode()
 
