@@ -361,3 +361,11 @@ def test_page_draws_lanes_and_the_best_so_far_as_links_to_events(client, world):
     kinds = set(run.events.filter(seq__in=seqs).values_list("kind", flat=True))
     assert {"tool_call", "gate_result", "span_end"} <= kinds
     assert "1: 1." in drawn and "× 2" in drawn, "a speedup and a failed round"
+
+
+def test_details_of_a_note_are_words_and_no_code(run, client):
+    detail = {"tools": ["Bash", "Edit"], "servers": [], "steps": 3, "of": [{"name": "a"}]}
+    record(run, EventDraft("note", {"text": "It starts.", "detail": detail}))
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    for shown in (">Bash, Edit</dd>", ">none</dd>", ">3</dd>", "&quot;name&quot;: &quot;a&quot;"):
+        assert shown in page, shown

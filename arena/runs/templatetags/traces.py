@@ -71,6 +71,14 @@ def as_text(value: Any) -> str:
 
 
 @register.filter
+def as_words(value: Any) -> str:
+    """Return a list of texts as one line, `none` for an empty one; any other value as text."""
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ", ".join(value) or "none"
+    return as_text(value)
+
+
+@register.filter
 def is_short(value: Any) -> bool:
     """Return whether a value fits on one line beside its name."""
     text = as_text(value)
