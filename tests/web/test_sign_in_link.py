@@ -35,6 +35,7 @@ def test_link_works_once(client):
     client.logout()
     again = client.get(link)
     assert again.status_code == 403 and "no longer valid" in again.content.decode()
+    assert "new_sign_in_link --address http://testserver<" in again.content.decode()
     assert "_auth_user_id" not in client.session
 
 
