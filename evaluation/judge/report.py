@@ -81,14 +81,20 @@ def cases_text(count: int) -> str:
     return "1 case" if count == 1 else f"{count} cases"
 
 
-def aka_score(compiled: bool, results: Sequence[GateResult], seen: Sequence[Measurement]) -> float:
+def aka_score(
+    compiled: bool, results: Sequence[GateResult], seen: Sequence[Measurement]
+) -> float | None:
     """Return AgentKernelArena's score: 0 to 20 unless correct, else 120 + 100 x speedup.
 
-    A submission that compiles has 20.
+    A submission that compiles has 20. A correct one that could not be timed here has none.
     """
     passed = {result.gate for result in results if result.verdict is Verdict.PASSED}
     if not compiled:
         return 0.0
     if GateName.CORRECTNESS not in passed:
         return 20.0
-    return 120.0 + 100.0 * (statistics.fmean(m.speedup for m in seen) if seen else 0.0)
+    if seen:
+        return 120.0 + 100.0 * statistics.fmean(m.speedup for m in seen)
+    untimed = (Verdict.SKIPPED, Verdict.INCONCLUSIVE)
+    timings = (each.verdict for each in results if each.gate is GateName.PERFORMANCE)
+    return None if any(verdict in untimed for verdict in timings) else 120.0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from evaluation.judge import report_text
-from evaluation.types import Interval, Report, Verdict
+from evaluation.judge.report import aka_score
+from evaluation.types import GateName, GateResult, Interval, Report, Verdict
 
 
 def test_score_of_another_benchmark_is_printed_with_its_formula() -> None:
@@ -17,3 +20,17 @@ def test_score_of_another_benchmark_is_printed_with_its_formula() -> None:
     (line,) = [line for line in lines if "AgentKernelArena score" in line]
     assert "315 by that benchmark's formula" in line and "120 + 100 x mean speedup" in line
     assert len(line) <= 150
+
+
+@pytest.mark.parametrize(
+    ("performance", "score"),
+    [(Verdict.INCONCLUSIVE, None), (Verdict.SKIPPED, None), (Verdict.FAILED, 120.0)],
+)
+def test_right_kernel_that_could_not_be_timed_has_no_score_of_another_benchmark(
+    performance: Verdict, score: float | None
+) -> None:
+    results = [
+        GateResult(GateName.CORRECTNESS, Verdict.PASSED),
+        GateResult(GateName.PERFORMANCE, performance),
+    ]
+    assert aka_score(True, results, []) == score
