@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from evaluation.tasks.domain import dtype_of
-from evaluation.tasks.input_families import FAMILIES, torch_dtype
+from evaluation.tasks.domain import FAMILIES, dtype_of
+from evaluation.tasks.input_families import torch_dtype
 from evaluation.tasks.operator import TF32, Operator
 from evaluation.tasks.task_code import Launches
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance

@@ -13,7 +13,6 @@ from typing import Any, Protocol, cast
 
 from evaluation.bench.devices import vendors
 from evaluation.bench.devices.device import Device
-from evaluation.code.cache_folder import default_cache
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import Broken, RequestError
 
@@ -91,12 +90,9 @@ def find(name: str, cache_folder: Path) -> Device:
     raise RequestError(f"there is no device {name} here; there are: {known}")
 
 
-def devices(
-    cache_folder: Path | None = None, kinds: Sequence[str] = (GPU, CPU)
-) -> tuple[Device, ...]:
+def devices(cache_folder: Path, kinds: Sequence[str] = (GPU, CPU)) -> tuple[Device, ...]:
     """Return every device of these kinds, GPUs before CPUs."""
-    folder = cache_folder or default_cache()
-    return tuple(device for kind in kinds for device in _devices(folder, kind))
+    return tuple(device for kind in kinds for device in _devices(cache_folder, kind))
 
 
 def measure_again(device: Device, cache_folder: Path) -> Device:

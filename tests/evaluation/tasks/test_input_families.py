@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from evaluation.tasks.input_families import FAMILIES, SMALL_ELEMENTS, InputGenerator, families_for
+from evaluation.tasks.domain import FAMILIES
+from evaluation.tasks.input_families import SMALL_ELEMENTS, InputGenerator, families_for
 
 
 def draw(family: str, seed: int = 0) -> InputGenerator:

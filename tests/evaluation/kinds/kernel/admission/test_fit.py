@@ -10,7 +10,7 @@ import pytest
 from evaluation.__main__ import NOT_PASSED, main
 from evaluation.kinds.kernel.admission import fit
 from evaluation.kinds.kernel.load import load_operator
-from evaluation.tasks.input_families import FAMILIES
+from evaluation.tasks.domain import FAMILIES
 from evaluation.tasks.loaded_code import run_here
 
 TOML = """\
