@@ -1,7 +1,7 @@
 """The code of a task: the functions of its `reference.py`, and where they run.
 
 The author of an imported or curated task can write anything there. So the judge's process never
-loads it: it asks a process with the sandbox's walls (see `bench.process.task_process`). Only tests
+loads it: it asks a process in a sandbox (see `bench.process.task_process`). Only tests
 and sandboxed processes load it here, after `loaded_code.run_here`. Tasks of this checkout are
 reviewed with the judge, which loads them.
 """

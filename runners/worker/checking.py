@@ -1,8 +1,8 @@
 """Checks of drafts: the judge admits the files of a draft inside one more sandbox.
 
-A draft comes from a browser, and the judge runs its `reference.py` and its kernels in sandboxes. As
-one more wall the whole judge is confined: it has no network, reads its code and the draft alone,
-and writes to a folder that is removed. It runs as a user of its own where the worker is root, and
+A draft comes from a browser, and the judge runs its `reference.py` and its kernels in sandboxes.
+Beyond that the whole judge is confined: it has no network, reads its code and the draft alone, and
+writes to a folder that is removed. It runs as a user of its own where the worker is root, and
 its filter of system calls leaves what a judge needs. Inside, candidates and the code of the task
 are confined by Landlock and seccomp.
 

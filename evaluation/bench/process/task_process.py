@@ -1,4 +1,4 @@
-"""Processes for the code of tasks, with the walls of a candidate's, and what the judge asks them.
+"""Processes for the code of tasks, isolated like those of candidates, and requests to them.
 
 Such a process sees the text of `reference.py`, and sizes, a seed and inputs of the case that is
 computed: no file of the task or of the judge, no name of a case, no later seed. Tensors come back
