@@ -289,6 +289,14 @@ def test_trace_of_an_ended_run_is_folded_on_a_phone_and_opens_at_the_event_of_it
     assert page.console_errors == []
 
 
+def test_trace_without_a_turn_is_not_folded_away_on_a_phone(open_page, served_world):
+    run = served_world.broken(TASK, "tuner")
+    page = open_page(f"/runs/{run.pk}/?tab=trace", PHONE)
+    page.wait_for_selector("[data-fold][aria-pressed=true]", timeout=TIMEOUT_MS)
+    rows = page.locator(".event")
+    assert 0 < rows.count() == page.locator(".event:visible").count()
+
+
 def test_picture_of_a_whole_run_shows_its_last_row(open_page, run):
     page = open_page(f"/runs/{run.pk}/?tab=trace")
     page.wait_for_selector(f"#e{run.last_seq - 3}, .event:last-child", timeout=TIMEOUT_MS)
