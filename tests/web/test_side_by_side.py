@@ -66,6 +66,12 @@ def test_page_links_each_turn_and_keeps_the_alignment_in_its_link(client, runs):
     assert "led to each round" in client.get(f"/compare/?{query}&by=nothing").content.decode()
 
 
+def test_round_that_only_the_final_verdict_judged_is_said_to_have_none_of_its_own(client, runs):
+    runs[1].events.filter(body__span_kind="evaluation").delete()
+    query = "&".join(f"run={run.pk}" for run in runs)
+    assert "no verdict of its own" in client.get(f"/compare/?{query}").content.decode()
+
+
 def test_long_trace_is_cut_to_its_newest_part_with_a_note(client, world, runs):
     long = world.long(TASK, "scripted", 8_000)
     assert courses([runs[0], long], "round").cut == [long]
