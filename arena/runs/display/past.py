@@ -10,6 +10,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from arena.runs.models import Evaluation, Event, Run
+from arena.runs.scores import SCORES
 from arena.runs.states import RUN_ACTIVE, EvaluationStatus, RunStatus
 from evaluation.types import GateName
 
@@ -19,7 +20,6 @@ CHANGES = Q(kind__in=["status", "gate_result"]) | Q(
 """Events with which more of a run is known."""
 MAX_MARKS = 2000
 """Moments of a replay; calls of a model are among them where there are few enough."""
-RESULTS = ("speedup", "low", "high", "unseen_speedup", "unseen_low", "unseen_high")
 
 Judged = tuple[int, str]
 """Number of a round, and the scope of a verdict on it."""
@@ -53,7 +53,7 @@ class Past:
         known.status = EvaluationStatus.MEASURING if measures else EvaluationStatus.BUILDING
         known.verdict = known.reason = known.message = ""
         known.ended_at, known.noisy = None, False
-        for name in RESULTS:
+        for name in SCORES:
             setattr(known, name, None)
         return known
 
@@ -67,7 +67,7 @@ class Past:
         known.status, known.rounds = self.status, len(self.rounds)
         known.reason = known.fault = ""
         known.ended_at, known.noisy = None, False
-        for name in RESULTS:
+        for name in SCORES:
             setattr(known, name, None)
         return known
 

@@ -64,6 +64,7 @@ def test_round_in_progress_has_its_gates_so_far_and_no_verdict(client, run):
     assert context["final"] is None and context["best"] is None
     assert context["spent"].tokens == 2 * sum(USAGE.values())
     assert context["run"].rounds == 2 and context["run"].speedup is None
+    assert context["run"].roofline_share is None
 
 
 def test_verdict_of_a_round_is_known_from_its_end_on(run):
