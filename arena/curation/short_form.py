@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from arena.curation.files import BadFiles, check_title
 from evaluation.tasks.spec import CATEGORIES
@@ -78,6 +78,10 @@ class ShortForm:
             f"[models]\n{_lines(self.models)}"
         )
         return {"task.toml": table, "reference.py": _lines(self.reference)}
+
+
+TEXTS = tuple(each.name for each in fields(ShortForm) if each.name != "languages")
+"""Fields that are one text; of the languages several are chosen."""
 
 
 def _quoted(text: str) -> str:

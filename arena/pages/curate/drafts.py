@@ -29,9 +29,6 @@ from arena.runs.code.sources import changes
 from evaluation.tasks.spec import CATEGORIES
 
 MAX_CLOSED = 20
-SHORT_FIELDS = (
-    "title", "category", "families", "level", "arguments", "domain", "models", "reference",
-)  # fmt: skip
 STATES = {
     "published": Q(status=Task.Status.PUBLISHED),
     "retired": Q(status=Task.Status.RETIRED),
@@ -103,8 +100,8 @@ def _create(request: HttpRequest) -> list[Draft]:
     if request.POST.get("from") == "form":
         return [drafts.create_from_form(user, name, request.POST.get("title", ""))]
     if request.POST.get("from") == "short":
-        fields = {each: request.POST.get(each, "") for each in SHORT_FIELDS}
-        form = short_form.ShortForm(languages=tuple(request.POST.getlist("languages")), **fields)
+        texts = {name: request.POST.get(name, "") for name in short_form.TEXTS}
+        form = short_form.ShortForm(languages=tuple(request.POST.getlist("languages")), **texts)
         return drafts.create(user, {name: form.files()}, "the short form")
     found, origin = _uploaded(request)
     if "" in found:
