@@ -45,11 +45,6 @@ ENVIRONMENT = (
     "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR",
 )  # fmt: skip
 """Variables of the worker's environment that the process gets; the key comes on its stdin."""
-CALL_FIELDS = (
-    "provider", "wire", "model", "requested_model", "status", "usage", "cost_usd", "latency_ms",
-    "first_byte_ms", "stop_reason", "retries", "replayed", "error", "estimated",
-)  # fmt: skip
-PROGRESS_FIELDS = ("provider", "model", "tokens", "latency_ms", "first_byte_ms")
 REPORT_SECONDS = 5.0
 """Time for the process to report the calls in flight when it is to end."""
 CONTEXT_SUFFIX = re.compile(r"\[\d+m\]$", re.IGNORECASE)
@@ -184,9 +179,11 @@ class ModelGateway:
             report = json.loads(line)
             self._handle(report.pop("kind"), report)
 
-    def _event_of(self, facts: Mapping[str, Any]) -> str | None:
-        """Return the id of the event of a call whose progress was reported; None for others."""
-        return f"{self._events}-{facts['number']}" if "number" in facts else None
+    def _record_call(self, kind: str, facts: Mapping[str, Any]) -> None:
+        """Record a call; one whose progress is reported has a number, and so one event."""
+        body = {name: value for name, value in facts.items() if name != "number"}
+        event = f"{self._events}-{facts['number']}" if "number" in facts else None
+        self._record(kind, body, event)
 
     def _warn(self, text: str, stream: str) -> None:
         self._record("log", {"text": text, "level": "warning", "stream": stream}, None)
@@ -195,12 +192,10 @@ class ModelGateway:
         match kind:
             case "model_call":
                 self._shared.upload(self._traffic)  # before its event: see `count_kept_calls`
-                body = {name: facts[name] for name in CALL_FIELDS}
-                self._record("model_call", body, self._event_of(facts))
+                self._record_call("model_call", facts)
                 self.last_failure = _failure_of(facts)
             case "progress":
-                body = {name: facts[name] for name in PROGRESS_FIELDS}
-                self._record("model_progress", body, self._event_of(facts))
+                self._record_call("model_progress", facts)
             case "refused":
                 self._warn(facts["text"], "network")
             case "no_usage":
