@@ -219,7 +219,7 @@ function announce(rows) {
   clearTimeout(announcement);
   announcement = setTimeout(() => {
     const results = gates.map((row) => row.querySelector(".line").innerText.replace(/\s+/g, " "));
-    announcer.textContent = results.length ? results.join("; ") : `${rows.length} new events`;
+    announcer.textContent = results.length ? results.join("; ") : `${rows.length} new event${rows.length === 1 ? "" : "s"}`;
   }, 1000);
 }
 

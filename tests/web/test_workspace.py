@@ -295,6 +295,8 @@ def test_trace_without_a_turn_is_not_folded_away_on_a_phone(open_page, served_wo
     page.wait_for_selector("[data-fold][aria-pressed=true]", timeout=TIMEOUT_MS)
     rows = page.locator(".event")
     assert 0 < rows.count() == page.locator(".event:visible").count()
+    outline = page.locator("nav", has_text="No turn or round").inner_text()
+    assert outline.endswith("No turn or round.")
 
 
 def test_picture_of_a_whole_run_shows_its_last_row(open_page, run):
