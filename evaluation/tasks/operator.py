@@ -27,9 +27,9 @@ EDITS = ".toml"
 """Suffix of an implementation that is written as edits of another."""
 IEEE, TF32 = "ieee", "tf32"
 PRECISIONS = IEEE, TF32
+"""Rules for products of float32 numbers: as they are, or with TensorFloat-32 operands allowed."""
 SUITE = "suite"
 """The rule of precision that a public suite's own check has."""
-"""Rules for products of float32 numbers: as they are, or with TensorFloat-32 operands allowed."""
 REFERENCE = ("reference", "magnitude", "reduction", "inputs", "cost")
 """Functions of `reference.py`. All but the first have defaults (see `defaults`)."""
 

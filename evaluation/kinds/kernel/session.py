@@ -42,6 +42,7 @@ from evaluation.sandbox import untrusted_files
 from evaluation.tasks.domain import tensor_bytes
 from evaluation.tasks.input_families import families_for
 from evaluation.tasks.operator import TF32, Operator
+from evaluation.tasks.reference import Tensors
 from evaluation.tasks.spec import Task
 from evaluation.types import Case, Interval, Measurement, Split
 
@@ -200,12 +201,9 @@ class MeasurementSession:
             for first in range(0, len(families), slots):
                 some = families[first : first + slots]
                 inputs = [reference.draw(family) for family in some]
-                ring.write(inputs)
-                candidate.run(0, len(some))
-                candidate.require_idle()
+                outputs = self._outputs_of(candidate, ring, inputs)
                 ring.check_written(inputs, f"case {case.name}")
                 where = [f"case {case.name}, {family} inputs" for family in some]
-                outputs = [ring.outputs.slot(slot) for slot in range(len(some))]
                 worst = max(worst, compare_launches(reference, inputs, outputs, ring.secret, where))
         return worst
 
@@ -219,10 +217,18 @@ class MeasurementSession:
             candidate = self.process("candidate")
             ring.bind(candidate)
             inputs = workload.reference.draw()
-            ring.write([inputs])
-            candidate.run(0, 1)
-            candidate.require_idle()
-            return kept_rules(workload.reference, inputs, ring.outputs.slot(0))
+            (outputs,) = self._outputs_of(candidate, ring, [inputs])
+            return kept_rules(workload.reference, inputs, outputs)
+
+    @staticmethod
+    def _outputs_of(
+        candidate: ProcessHandle, ring: BufferRing, inputs: Sequence[Tensors]
+    ) -> list[Tensors]:
+        """Launch a candidate once on each of these inputs, and return the outputs in the ring."""
+        ring.write(inputs)
+        candidate.run(0, len(inputs))
+        candidate.require_idle()
+        return [ring.outputs.slot(slot) for slot in range(len(inputs))]
 
     def measure(self, case: Case, plan: Plan, baseline: str = "") -> Measurement:
         """Measure the candidate against a live baseline on one case.
