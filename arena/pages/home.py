@@ -66,6 +66,7 @@ def home(request: HttpRequest) -> HttpResponse:
     card = Card("Kernel Arena", CARD_TEXT, lambda: _first_forest(now))
     if file := chart_file(request, {"card": card.drawing}):
         return file
+    published = kernels()
     context = {
         "card": card,
         **_active(visible.active()),
@@ -73,8 +74,8 @@ def home(request: HttpRequest) -> HttpResponse:
         "records": computed(now, "newest records", _records),
         "newest": newest,
         "counts": computed(now, "counts", lambda: _counts(now)),
-        "finding": finding(kernels()),
-        "models": _models(tuple(kernels())),
+        "finding": finding(published),
+        "models": _models(published),
     }
     return render(request, "home.html", context)
 

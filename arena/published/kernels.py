@@ -40,7 +40,7 @@ class KernelFilters:
 FILTERS = tuple(each.name for each in fields(KernelFilters))
 
 
-def kernels() -> Sequence[PublishedKernel]:
+def kernels() -> tuple[PublishedKernel, ...]:
     """Return every published kernel with its file: the largest claims first.
 
     They stay in memory until a file changes.
@@ -49,7 +49,7 @@ def kernels() -> Sequence[PublishedKernel]:
 
 
 @lru_cache(maxsize=MAX_STATES)
-def _kernels(files: tuple[tuple[int, str], ...]) -> Sequence[PublishedKernel]:
+def _kernels(files: tuple[tuple[int, str], ...]) -> tuple[PublishedKernel, ...]:
     found = PublishedKernel.objects.filter(file__in=[pk for pk, _ in files]).select_related("file")
     return tuple(sorted(found, key=lambda each: (-(each.claimed_speedup or 0.0), each.pk)))
 
