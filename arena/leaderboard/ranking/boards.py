@@ -146,6 +146,11 @@ def boards_of_runs(agent: int, origin: str, shown: Snapshot) -> list[Board]:
     Of a device, suite and track it is that of the newest judge. The one with the most of its runs
     comes first.
     """
+    key = ("boards of runs", agent, origin)
+    return computed(shown, key, lambda: _boards_of_runs(agent, origin, shown))
+
+
+def _boards_of_runs(agent: int, origin: str, shown: Snapshot) -> list[Board]:
     rows, facets = shown.table.rows, [shown.table.facets[name] for name in OF_BOARD]
     own = np.flatnonzero(shown.table.newest & (rows["agent"] == agent))
     numbers, counts = np.unique(
