@@ -192,6 +192,8 @@ def test_csv_has_the_selected_kernels_and_no_formula(client: Any, tmp_path: Path
     rows = {row["problem"]: row for row in csv.DictReader(text.splitlines())}
     assert set(rows) == {"8", "30"}
     assert rows["30"]["message"] == "'=1+1" and rows["8"]["claimed_speedup"] == "1.1"
+    rough = client.get("/claims.csv?outcome=suite-right").content.decode().splitlines()
+    assert [row["right_by"] for row in csv.DictReader(rough)] == ["suite"]
     assert rows["30"]["licence"] == "MIT" and rows["30"]["judge_version"] == "5"
 
 

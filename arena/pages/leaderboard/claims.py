@@ -131,7 +131,7 @@ def claims_csv(request: HttpRequest) -> HttpResponse:
     """Return the kernels that the filters select as CSV, with a header."""
     rows = (
         [
-            *(getattr(each, name) for name in COLUMNS),
+            *(_text(getattr(each, name)) for name in COLUMNS),
             each.file.device,
             each.judge_version,
             *(each.published_by.get(name, "") for name in ("licence", "commit")),
@@ -140,6 +140,11 @@ def claims_csv(request: HttpRequest) -> HttpResponse:
     )
     more = ("judged_on", "judge_version", "licence", "commit")
     return csv_file("claims.csv", (*COLUMNS, *more), rows)
+
+
+def _text(value: Any) -> Any:
+    """Return a cell's value; several ones as words."""
+    return " ".join(value) if isinstance(value, list) else value
 
 
 def filters_of(request: HttpRequest) -> KernelFilters:
