@@ -148,7 +148,7 @@ CHOSEN = {
         {"text_config": {"num_hidden_layers": 2,
                          "layer_types": ["sliding_attention", "full_attention"]}},
         {"diffusion_gemma_rms_norm": "diffusion_gemma_rms_norm",
-         "diffusion_gemma_mlp": "diffusion_gemma_mlp", "diffusion_gemma_rotary_embedding": ""},
+         "diffusion_gemma_mlp": "geglu", "diffusion_gemma_rotary_embedding": ""},
     ),
     "esmfold2_pairs": Chosen(
         {"num_layers": 2},

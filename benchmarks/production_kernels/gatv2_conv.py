@@ -9,7 +9,7 @@ import triton.language as tl
 
 
 @triton.jit
-def attend(
+def gatv2_kernel(
     left, right, weight, sources, starts, out, slope, HEADS: tl.constexpr, COLS: tl.constexpr
 ):
     target = tl.program_id(0)
@@ -56,7 +56,7 @@ class ModelNew(torch.nn.Module):
         nodes = torch.arange(len(x) + 1, dtype=torch.int32, device=x.device)
         starts = torch.searchsorted(targets, nodes, out_int32=True)
         out = torch.empty_like(left)
-        attend[(len(x),)](
+        gatv2_kernel[(len(x),)](
             left, right, self.att, sources, starts, out, self.negative_slope, self.heads,
             self.out_channels, num_warps=1,
         )  # fmt: skip

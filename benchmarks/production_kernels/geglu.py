@@ -1,4 +1,4 @@
-"""MLP of Gemma: one kernel for GELU by tanh and the product with the other branch."""
+"""MLP of the Gemma models: one kernel for GELU by tanh and the product with the other branch."""
 
 import torch
 import triton
@@ -17,7 +17,7 @@ def gated(gate, up, out, count, BLOCK: tl.constexpr):
 
 
 class ModelNew(torch.nn.Module):
-    def __init__(self, config):
+    def __init__(self, config, layer_idx=None):
         super().__init__()
         hidden, inner = config.hidden_size, config.intermediate_size
         self.gate_proj = torch.nn.Linear(hidden, inner, bias=False)
