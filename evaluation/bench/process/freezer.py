@@ -6,9 +6,9 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from evaluation.device_kind import candidate_cores
+from evaluation.device_kind import candidate_cores, judge_has_core
 from evaluation.sandbox import procfs
 
 POLL_SECONDS = 0.0002
@@ -31,6 +31,17 @@ class Freezer:
     def find(self) -> list[int]:
         """Return the processes that exist now."""
         return procfs.descendants(self.init)
+
+    @contextlib.contextmanager
+    def judge_apart(self, timed: bool) -> Iterator[None]:
+        """Keep the calling thread off the candidate's cores that are timed, if it has its own."""
+        cores = os.sched_getaffinity(0)
+        if timed and judge_has_core(self._ranks):
+            os.sched_setaffinity(0, {min(cores)})
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, cores)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)

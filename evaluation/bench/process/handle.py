@@ -68,8 +68,7 @@ def run_delays(limits: ProcessLimits, pids: Sequence[int]) -> dict[int, int]:
 
     A process that uses a GPU has a dozen threads, of which each request would read twice.
     """
-    untimed = limits.kind == GPU or limits.task_code
-    return {} if untimed else procfs.run_delays(pids)
+    return procfs.run_delays(pids) if limits.timed_on_cores else {}
 
 
 def no_sampling(replied: Callable[[], bool]) -> None:
@@ -362,16 +361,17 @@ class ProcessHandle:
             meter.begin()
         waited = run_delays(self.limits, self._freezer.pids)
         try:
-            self._clock.start()
-            send()
-            self._freezer.resume()
-            sampler(replied)
-            reply = receive()
-            self._freezer.suspend()
-            cpu_times = self._freezer.cpu_times()
-            if self.limits.kind == GPU:  # a read waits for the launches
-                self._observe(observe)
-            elapsed = self._clock.stop()
+            with self._freezer.judge_apart(self.limits.timed_on_cores):
+                self._clock.start()
+                send()
+                self._freezer.resume()
+                sampler(replied)
+                reply = receive()
+                self._freezer.suspend()
+                cpu_times = self._freezer.cpu_times()
+                if self.limits.kind == GPU:  # a read waits for the launches
+                    self._observe(observe)
+                elapsed = self._clock.stop()
             if self.limits.kind != GPU:
                 self._observe(observe)
         except ChannelClosed:

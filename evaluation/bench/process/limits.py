@@ -63,6 +63,10 @@ class ProcessLimits:
     ranks: int = 1
     """Processes that a model is split over, each with a GPU of its own if it uses one."""
 
+    @property
+    def timed_on_cores(self) -> bool:
+        return self.kind != GPU and not self.task_code
+
     def variables(self) -> dict[str, str]:
         """Return its whole environment.
 

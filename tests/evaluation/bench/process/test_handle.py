@@ -177,6 +177,45 @@ def test_clock_waits_for_the_observer_on_a_gpu_alone(
     assert seen == expected
 
 
+@pytest.mark.parametrize(
+    ("changed", "alone"),
+    [({"kind": "cpu"}, True), ({"kind": "gpu"}, False), ({"kind": "cpu", "ranks": 2}, False)],
+)
+def test_judge_stays_off_the_cores_that_are_timed(
+    fork_server: ForkServer,
+    limits: ProcessLimits,
+    device: Device,
+    two_cores: set[int],
+    changed: dict[str, Any],
+    alone: bool,
+) -> None:
+    seen: list[set[int]] = []
+
+    def note() -> int:
+        seen.append(os.sched_getaffinity(0))
+        return 0
+
+    clock = SimpleNamespace(start=note, stop=note)
+    with ProcessHandle(fork_server, dataclasses.replace(limits, **changed), clock) as process:
+        process.request(NOTHING, observe=note)
+    timed = {min(two_cores)} if alone else two_cores
+    started, observed, stopped = seen if changed["kind"] == "gpu" else (seen[0], seen[2], seen[1])
+    assert (started, stopped, observed) == (timed, timed, two_cores)
+    assert os.sched_getaffinity(0) == two_cores
+
+
+@pytest.fixture
+def two_cores() -> Iterator[set[int]]:
+    """Two cores, the only ones of this thread."""
+    before = os.sched_getaffinity(0)
+    if len(before) < 2:
+        pytest.skip("needs two cores")
+    chosen = set(sorted(before)[:2])
+    os.sched_setaffinity(0, chosen)
+    yield chosen
+    os.sched_setaffinity(0, before)
+
+
 def test_baseline_has_no_limit_on_gpu_memory(
     fork_server: ForkServer, limits: ProcessLimits, device: Device
 ) -> None:
