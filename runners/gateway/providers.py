@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
+import ipaddress
 import os
 import socket
 import tomllib
@@ -17,7 +19,6 @@ from runners.gateway.wire import FORMATS, Usage
 
 SHIPPED = Path(__file__).with_name("providers.toml")
 MILLION = 1_000_000
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 CONNECT_SECONDS = 0.5
 
 
@@ -83,11 +84,19 @@ class Provider(BaseModel):
             f"{self.key_variable} is not set where the worker runs: export it and start again"
         )
 
+    @property
+    def is_local(self) -> bool:
+        """Return whether its server is on this machine."""
+        host = urlsplit(self.base_url).hostname or ""
+        with contextlib.suppress(ValueError):  # a name
+            return ipaddress.ip_address(host).is_loopback
+        return host == "localhost"
+
     def server_problem(self) -> str:
         """Return a complaint where it is on this machine and does not answer; empty otherwise."""
-        address = urlsplit(self.base_url)
-        if address.hostname not in LOOPBACK:
+        if not self.is_local:
             return ""
+        address = urlsplit(self.base_url)
         port = address.port or (443 if address.scheme == "https" else 80)
         try:
             socket.create_connection((address.hostname, port), CONNECT_SECONDS).close()

@@ -17,7 +17,6 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp import web
@@ -110,9 +109,6 @@ class Gateway:
         self._secret = Key(key)
         self._wires = [FORMATS[name] for name in provider.wires]
         self._reports, self._replay, self._writer = report, replay, writer
-        host = urlsplit(provider.base_url).hostname or ""
-        self._remote = not (host == "localhost" or host.startswith("127."))
-        """Whether a proxy of the environment applies."""
         self._rate = RateLimit(provider.requests_per_minute, self._clock)
         self.waiting = WaitingCalls(report)
         self._calls: set[asyncio.Task[web.StreamResponse]] = set()
@@ -134,7 +130,10 @@ class Gateway:
             self._app, access_log=None, handler_cancellation=True, shutdown_timeout=1
         )
         async with aiohttp.ClientSession(
-            timeout=timeout, connector=connector, auto_decompress=True, trust_env=self._remote
+            timeout=timeout,
+            connector=connector,
+            auto_decompress=True,
+            trust_env=not self._provider.is_local,  # whether the environment's proxy applies
         ) as self._session:
             await runner.setup()
             await web.SockSite(runner, listener).start()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.gateway.providers import BadProvider, Price, load
+from runners.gateway.providers import BadProvider, Price, Provider, load
 from runners.gateway.wire import Usage
 
 MILLION = 1_000_000
@@ -74,3 +74,18 @@ def test_key_comes_from_variable_or_file_and_its_absence_names_them(tmp_path: Pa
         from_file.key({})
     file.write_text("sk-2\n")
     assert from_file.key({}) == "sk-2"
+
+
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [
+        ("http://localhost:11434/v1", True),
+        ("http://127.0.0.2:8000/v1", True),
+        ("http://[::1]:8000/v1", True),
+        ("http://10.0.0.7:8000/v1", False),
+        ("https://127.0.0.1.example.org/v1", False),
+        ("https://api.anthropic.com", False),
+    ],
+)
+def test_local_provider_has_an_address_of_this_machine(address: str, local: bool) -> None:
+    assert Provider(name="p", wires=("messages",), base_url=address).is_local is local
