@@ -81,10 +81,7 @@ ADDENDS = {"addmm": 0, "baddbmm": 0, "addmv": 0, "convolution": 2}
 PRODUCTS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
 """Products that a library may split, and the position of their first factor."""
 PROBABILITIES = ("_softmax", "_safe_softmax")
-"""Operations whose results attention rounds to 16 bits, as operands of tensor cores are.
-
-Source: Dao et al., "FlashAttention", 2022.
-"""
+"""Operations whose results attention rounds to 16 bits for tensor cores (FlashAttention, 2022)."""
 HALVINGS = 3
 """Number of times that a product is split in two."""
 MIN_TERMS = 16
@@ -269,20 +266,20 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
     def _error_of_parts(self, a: torch.Tensor, b: torch.Tensor, unit: float) -> torch.Tensor:
         """Return the error of a product whose halves, quarters and eighths are rounded."""
         error = a.new_zeros(*a.shape[:-1], b.shape[-1])
-
-        def product(a: torch.Tensor, b: torch.Tensor, halvings: int) -> torch.Tensor:
-            if not halvings or a.shape[-1] < 2 * MIN_TERMS:
-                return a @ b
-            halves = [
-                product(*half, halvings - 1)
-                for half in zip(a.tensor_split(2, -1), b.tensor_split(2, -2), strict=True)
-            ]
-            for half in halves:
-                error.add_(self._error(half, (unit / self._unit) ** 2))
-            return halves[0].add_(halves[1])
-
-        product(a, b, HALVINGS)
+        self._add_errors(error, (unit / self._unit) ** 2, a, b, HALVINGS)
         return error
+
+    def _add_errors(
+        self, error: torch.Tensor, terms: float, a: torch.Tensor, b: torch.Tensor, halvings: int
+    ) -> torch.Tensor:
+        """Add the errors of a product's parts to `error`, and return the product."""
+        if not halvings or a.shape[-1] < 2 * MIN_TERMS:
+            return a @ b
+        pairs = zip(a.tensor_split(2, -1), b.tensor_split(2, -2), strict=True)
+        halves = [self._add_errors(error, terms, *pair, halvings - 1) for pair in pairs]
+        for half in halves:
+            error.add_(self._error(half, terms))
+        return halves[0].add_(halves[1])
 
     def _error(self, value: torch.Tensor, terms: float) -> torch.Tensor:
         """Return a random error of `value`: relative, and of a number that is flushed to zero."""

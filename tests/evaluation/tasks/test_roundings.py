@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -60,6 +61,25 @@ def test_float32_result_is_within_some_roundings_and_bfloat16_is_not(
     assert ((function(x).double() - exact).abs() <= allowed).all()
     coarse = function(x.bfloat16().float()).double()
     assert ((coarse - exact).abs() > 3 * allowed).any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_tensor_stays_until_python_collects_cycles(name: str, dtype: str) -> None:
+    def tensors() -> int:
+        return sum(issubclass(type(each), torch.Tensor) for each in gc.get_objects())
+
+    x = torch.randn((24, 65), generator=torch.Generator().manual_seed(1))
+    sized(FUNCTIONS[name], x)  # what PyTorch keeps of a first call
+    gc.collect()
+    gc.disable()
+    try:
+        before = tensors()
+        with products_rounded_to(dtype):
+            sized(FUNCTIONS[name], x)
+        assert tensors() == before
+    finally:
+        gc.enable()
 
 
 def test_exact_operations_have_no_roundings() -> None:
