@@ -1,15 +1,16 @@
 """Memory of the judges of this machine over many mixed verdicts, which must stay flat.
 
     python benchmarks/soak.py [PATTERN ...] [--verdicts 300] [--device gpu|cpu]
-                              [--scope round|final|mixed] [--within SECONDS] [--cache FOLDER]
-                              [--output FILE]
+                              [--scope round|final|mixed] [--leave GB] [--within SECONDS]
+                              [--cache FOLDER] [--output FILE]
 
 Judges the baselines of operators that match a PATTERN (`softmax`), and between them sources that do
 not build, that compute nothing and that end their process. One process for each GPU, or one for the
 CPU, judges with a warm fork server, as an arena's do. After each verdict it notes its own resident
 memory and, on a GPU, the device's used memory, before Python collects cycles. It fails where the
 last quarter of a process's verdicts has more memory than the second one, by more than
-MAX_GROWTH_BYTES, where a verdict is broken, or where fewer were reached within the time.
+MAX_GROWTH_BYTES, where a verdict is broken, or where fewer were reached within the time. With
+`--leave` all but so many gigabytes of each GPU are held meanwhile, as if the card had no more.
 """
 
 from __future__ import annotations
@@ -102,8 +103,12 @@ def main() -> None:
     wanted = list(islice(scoped(kinds, options.scope), options.verdicts))
     rows, started, lock = list[dict[str, Any]](), time.monotonic(), threading.Lock()
 
+    held = held_memory(len(devices), options.leave)
+
     def record(work: Work, result: dict[str, Any]) -> None:
         with lock:
+            for name in {"gpu_bytes", "gpu_peak_bytes"} & result.keys() if held else ():
+                result[name] -= held[0].numel()
             minutes = (time.monotonic() - started) / 60
             rows.append({**asdict(work), **result, "minute": round(minutes, 3)})
             print(len(rows), rows[-1], flush=True)
@@ -133,8 +138,21 @@ def parser() -> argparse.ArgumentParser:
     device = GPU if torch.cuda.is_available() else CPU
     options.add_argument("--device", choices=(GPU, CPU), default=device)
     options.add_argument("--scope", choices=(*SCOPES, MIXED), default="round")
+    options.add_argument("--leave", type=float, metavar="GB", help="of the memory of each GPU")
     options.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     return options
+
+
+def held_memory(gpus: int, leave_gb: float | None) -> list[torch.Tensor]:
+    """Return memory of each GPU that leaves so many gigabytes to others; none without a number."""
+    if leave_gb is None:
+        return []
+    held = []
+    for gpu in range(gpus):
+        total = torch.cuda.get_device_properties(gpu).total_memory
+        size = int(total - leave_gb * 1e9)
+        held.append(torch.empty(size, dtype=torch.uint8, device=f"cuda:{gpu}"))
+    return held
 
 
 def work_of(patterns: Sequence[str], kind: str) -> list[Work]:
