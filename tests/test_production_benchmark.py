@@ -24,9 +24,14 @@ RESULTS = json.loads((ROOT / "benchmarks/results/production-gpu.json").read_text
 DOCUMENT = (ROOT / "benchmarks/results/production.md").read_text()
 
 
-CANDIDATES = {"triton": "in Triton", "compile": "`torch.compile`"}
-NOT_CAPTURED = ("lfm2_", "gemma3_")
-"""Beginnings of the tasks whose decode no replay can repeat."""
+CANDIDATES = {
+    "triton": "in Triton",
+    "compile": "`torch.compile`",
+    "composition": "several modules",
+}
+NOT_CAPTURED = {"decode": ("lfm2_", "gemma3_"), "forward": ("diffusion_gemma_",)}
+"""Beginnings of the tasks whose phase is not captured: no replay can repeat it, or it copies a
+tensor of the host."""
 
 
 @pytest.mark.parametrize("slug", RESULTS["verdicts"])
@@ -46,20 +51,19 @@ def test_document_has_the_committed_figures(slug: str) -> None:
     assert row in DOCUMENT
 
 
-def test_both_sides_of_committed_verdicts_were_captured_but_for_named_decodes() -> None:
+def test_both_sides_of_committed_verdicts_were_captured_but_for_named_phases() -> None:
     for slug, verdict in RESULTS["verdicts"].items():
         for phase, best in verdict["best"].items():
             assert {best["candidate"], best["baseline"]} <= {"graph", "compile"}
             captured = verdict["engaged"][phase]["graph"]["captured"].values()
-            assert set(captured) == {phase != "decode" or not slug.startswith(NOT_CAPTURED)}
+            assert set(captured) == {not slug.startswith(NOT_CAPTURED.get(phase, ()))}
 
 
 def test_committed_results_have_three_passed_modules_of_fifteen_chosen_architectures() -> None:
     passed = {slug.partition("/")[0] for slug, v in RESULTS["verdicts"].items()
               if v["verdict"] == "passed"}  # fmt: skip
-    judged = [each for each in production.CHOSEN.values() if passed & each.kernels.keys()]
-    assert len(judged) >= 15
-    assert all(len(each.kernels) == 3 and passed >= each.kernels.keys() for each in judged)
+    judged = [each for each in production.CHOSEN.values() if passed >= each.kernels.keys()]
+    assert sum(len(each.kernels) == 3 for each in judged) >= 15
 
 
 def test_committed_deployed_speedups_vary_by_less_than_one_percent() -> None:

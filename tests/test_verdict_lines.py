@@ -15,7 +15,7 @@ def test_published_verdicts_are_those_of_the_committed_results() -> None:
     written = [json.loads(line) for line in lines_of(PUBLISHED / verdict_lines.OUTPUT.name)]
     assert written == json.loads(json.dumps(verdict_lines.every_line()))
     modules = [line for line in written[1:] if line["task"].endswith("/production")]
-    assert len(modules) == 47 and len(written) == 101
+    assert len(modules) == 53 and len(written) == 107
 
 
 def test_each_model_with_fewer_layers_states_them() -> None:
