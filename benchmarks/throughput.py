@@ -14,7 +14,7 @@ import statistics
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
@@ -49,8 +49,8 @@ class Queue:
     requests: Iterator[Future[Message]]
     judge: Judge
     started: float = field(default_factory=time.perf_counter)
-    verdicts: list[tuple[str, dict[str, float]]] = field(default_factory=list)
-    """Device and seconds of each."""
+    verdicts: list[tuple[str, str, dict[str, float]]] = field(default_factory=list)
+    """Device, task and seconds of each."""
     broken: int = 0
     wall: float = 0.0
     """Seconds until the last verdict."""
@@ -71,7 +71,7 @@ class Queue:
                 if report is None:
                     self.broken += 1
                     continue
-                self.verdicts.append((bench.lock, report["seconds"]))
+                self.verdicts.append((bench.lock, report["task"], report["seconds"]))
                 self.wall = time.perf_counter() - self.started
                 print(f"{len(self.verdicts)} verdicts in {self.wall:.1f} s", flush=True)
 
@@ -143,8 +143,11 @@ def figures(queue: Queue, utilization: Sequence[float]) -> Message:
 
     Without any verdict there are the counts alone, since no speed is known.
     """
-    seconds, wall = [each for _, each in queue.verdicts], queue.wall
-    by_device = Counter(device for device, _ in queue.verdicts)
+    seconds, wall = [each for *_, each in queue.verdicts], queue.wall
+    by_device = Counter(device for device, *_ in queue.verdicts)
+    by_task = defaultdict(list)
+    for _, task, each in queue.verdicts:
+        by_task[task].append(each["total"])
     counts = {
         "verdicts": len(seconds),
         "broken": queue.broken,
@@ -165,6 +168,7 @@ def figures(queue: Queue, utilization: Sequence[float]) -> Message:
         "median_seconds": {
             name: statistics.median(each.get(name, 0.0) for each in seconds) for name in seconds[-1]
         },
+        "median_seconds_by_task": {t: statistics.median(each) for t, each in by_task.items()},
     }
 
 

@@ -27,15 +27,17 @@ def test_mixed_submissions_are_of_many_operators_and_three_languages() -> None:
 
 
 def test_figures_share_the_time_among_devices() -> None:
-    seconds = {"total": 5.0, "clocked": 1.0}
-    queue = Queue(
-        iter(()), no_judge, verdicts=[("a", seconds), ("b", seconds), ("a", seconds)], wall=10.0
-    )
+    verdicts = [
+        (device, task, {"total": total, "clocked": 1.0})
+        for device, task, total in (("a", "x", 3.0), ("b", "y", 8.0), ("a", "x", 4.0))
+    ]
+    queue = Queue(iter(()), no_judge, verdicts=verdicts, wall=10.0)
     found = figures(queue, [0.5, 0.7])
     assert found["verdicts_per_minute"] == 18
     assert found["verdicts_by_device"] == {"a": 2, "b": 1}
     assert found["share_of_time_judging"] == 0.75
     assert found["share_of_time_gpu_busy"] == pytest.approx(0.6)
+    assert found["median_seconds_by_task"] == {"x": 3.5, "y": 8.0}
 
 
 def test_figures_without_a_verdict_are_counts_and_no_speed(
@@ -59,7 +61,7 @@ def test_what_is_built_first_is_judged_first(tmp_path: Path) -> None:
         judged.append(number(request))
         if number(request) == 1:
             quick_is_judged.set()
-        return {"seconds": {"total": 1.0, "clocked": 0.1}}
+        return {"task": "x", "seconds": {"total": 1.0, "clocked": 0.1}}
 
     device = dataclasses.replace(gpu("GPU-0"), kind="cpu")
     found = measure(mixed_submissions()[:2], 2, tmp_path, [device], build, judge)
