@@ -121,7 +121,8 @@ class LoadedLaunches:
     ) -> tuple[Outputs, Outputs]:
         exact = self._exact = self._called("exact") if self._exact is None else self._exact
         cutting = operands_cut(cut) if cut else nullcontext()
-        with disturbed_by(roundings, enough and partial(enough, exact)), cutting:
+        until, known = enough and partial(enough, exact), () if self._many else exact
+        with disturbed_by(roundings, until, known), cutting:
             return exact, self._called("magnitude")
 
     def error(self, comparison: str, outputs: Tensors) -> float:

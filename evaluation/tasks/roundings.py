@@ -87,17 +87,15 @@ HALVINGS = 3
 MIN_TERMS = 16
 """Terms of a part, of which no library makes smaller ones."""
 TF32_UNIT, TF32_MARGIN = 2.0**-10, 4.0
-"""Error of an operand that is cut to the ten bits of TensorFloat-32, as tensor cores do, and the
-allowed error of a product over what such operands change. Source: NVIDIA A100 whitepaper, TF32.
-"""
+"""Error of operands cut to TF32's ten bits (NVIDIA A100 whitepaper); a product's margin over it."""
 OPERANDS = {"mm": 0, "bmm": 0, "mv": 0, "convolution": 0, "addmm": 1, "baddbmm": 1, "addmv": 1}
 """Products that tensor cores compute, and the position of the first of both operands."""
 _cut_unit: ContextVar[float] = ContextVar("error of cut operands of a product", default=0.0)
 _product_unit: ContextVar[float] = ContextVar("rounding of parts of a product", default=0.0)
-_at_once: ContextVar[float] = ContextVar("roundings that disturb an operation", default=1.0)
 Enough = Callable[[tuple[torch.Tensor, ...]], bool]
 """A test of the sizes of roundings after each run, with which they grow; True ends the runs."""
-_enough: ContextVar[Enough | None] = ContextVar("whether runs so far are enough", default=None)
+Asked = tuple[float, Enough | None, tuple[torch.Tensor, ...]]
+_asked: ContextVar[Asked] = ContextVar("arguments of `disturbed_by`", default=(1.0, None, ()))
 FACTORISATIONS = tuple(
     "linalg_inv linalg_qr linalg_lu linalg_lstsq linalg_eig linalg_pinv linalg_householder"
     " _linalg_svd _linalg_solve _linalg_eigh _linalg_det _linalg_slogdet lu_solve geqrf".split()
@@ -137,20 +135,22 @@ def operands_cut(roundings: float) -> Iterator[None]:
 
 
 @contextmanager
-def disturbed_by(roundings: float, enough: Enough | None = None) -> Iterator[None]:
+def disturbed_by(
+    roundings: float, enough: Enough | None = None, exact: tuple[torch.Tensor, ...] = ()
+) -> Iterator[None]:
     """Disturb every operation by so many roundings meanwhile, and give the change by one of them.
 
-    Of large tensors, no further run is made once the sizes so far are `enough`.
+    Of large tensors, no run is made once sizes, zero at first, are `enough`. `exact` are the
+    undisturbed outputs, if they are known.
 
     The change of a smooth function is the same. Beside the corner of a clamp it is not: there, one
     rounding may leave a number on the flat side where the roundings of a tolerance do not.
     """
-    tokens = _at_once.set(roundings), _enough.set(enough)
+    token = _asked.set((roundings, enough, exact))
     try:
         yield
     finally:
-        _at_once.reset(tokens[0])
-        _enough.reset(tokens[1])
+        _asked.reset(token)
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -424,18 +424,19 @@ def size_of_roundings(
     floating-point tensor has no roundings: zeros. Of those whose numbers are in `rounded`, it is
     the largest change by MANY roundings: where they decide a whole number, either is right.
     """
-    # Fused attention has no decomposition.
-    with sdpa_kernel(SDPBackend.MATH):
-        with _Recorder() as recorder:  # type: ignore[no-untyped-call]
-            exact = outputs_of(reference(**given))
+    with sdpa_kernel(SDPBackend.MATH):  # fused attention has no decomposition
         elements = sum(value.numel() for value in given.values() if torch.is_tensor(value))
-        batched = recorder.can_batch and elements <= MAX_BATCHED
+        (roundings, enough, exact), batched = _asked.get(), False
+        if elements <= MAX_BATCHED or not exact:
+            with _Recorder() as recorder:  # type: ignore[no-untyped-call]
+                exact = outputs_of(reference(**given))
+            batched = recorder.can_batch and elements <= MAX_BATCHED
         sizes = [torch.zeros_like(y, dtype=torch.float64) for y in exact]
         if any(y.is_floating_point() for y in exact):
-            roundings = _at_once.get()
-            enough = None if batched or rounded else _enough.get()
+            enough = None if batched or rounded else enough
             disturbed = Disturbed(generator, roundings)
-            for found in _probes(reference, given, disturbed, batched):
+            right = enough and enough(tuple(sizes))  # within the roundings of the outputs alone
+            for found in () if right else _probes(reference, given, disturbed, batched):
                 for size, y, other in zip(sizes, exact, found, strict=True):
                     if y.is_floating_point():
                         _raise_to_change(size, y, other)

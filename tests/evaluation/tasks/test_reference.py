@@ -18,7 +18,7 @@ from evaluation.kinds.kernel.load import load_operator
 from evaluation.tasks.defaults import complete
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import ExpectedOutput, Reference
-from evaluation.tasks.roundings import _enough
+from evaluation.tasks.roundings import _asked
 from evaluation.tasks.spec import Task
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance
 from evaluation.types import Argument, Case, Reason, Split
@@ -209,7 +209,7 @@ def test_estimate_ends_early_for_errors_up_to_half_of_the_allowed(
 
     def magnitude(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         size = (torch.full_like(x, sizes.pop(0)),)
-        ends = _enough.get()
+        _, ends, _ = _asked.get()
         assert ends is not None
         asked.append(ends(size))
         return size

@@ -271,26 +271,34 @@ def test_more_roundings_at_once_reach_over_the_corner_of_a_clamp() -> None:
 
 def test_runs_on_large_tensors_end_once_their_sizes_are_enough() -> None:
     x = torch.ones(MAX_BATCHED + 1, dtype=torch.float64)
-    runs, sizes = 0, []
+    runs, sizes = 0, list[torch.Tensor]()
 
     def doubled(x: torch.Tensor) -> torch.Tensor:
         nonlocal runs
         runs += 1
         return x * 2
 
-    def enough(found: tuple[torch.Tensor, ...]) -> bool:
-        sizes.append(found[0].mean())
-        return len(sizes) == 3
+    def sized(asked: int = 0, exact: tuple[torch.Tensor, ...] = ()) -> tuple[torch.Tensor, int]:
+        """Return the size, and the runs that it took; it is enough once asked so often."""
 
-    def sized() -> torch.Tensor:
-        generator = torch.Generator().manual_seed(3)
-        return size_of_roundings(lifted(doubled), {"x": x}, generator)[0]
+        def enough(found: tuple[torch.Tensor, ...]) -> bool:
+            sizes.append(found[0].mean())
+            return len(sizes) == asked
 
-    whole, without = sized(), runs
-    with disturbed_by(1.0, enough):
-        found = sized()
-    assert without == PROBES + 1 and runs - without == 3 + 1, "one run is not disturbed"
-    assert 0 < sizes[0] < sizes[1] < sizes[2] == found.mean() < whole.mean()
+        before, generator = runs, torch.Generator().manual_seed(3)
+        sizes.clear()
+        with disturbed_by(1.0, enough if asked else None, exact):
+            (size,) = size_of_roundings(lifted(doubled), {"x": x}, generator)
+        return size, runs - before
+
+    whole, without = sized()
+    assert without == PROBES + 1, "one run is not disturbed"
+    found, some = sized(4)
+    assert some == 3 + 1 and 0 == sizes[0] < sizes[1] < sizes[2] < sizes[3] == found.mean()
+    assert found.mean() < whole.mean()
+    assert sized(4, exact=(x * 2,))[1] == 3, "outputs that are known are not computed"
+    right, none = sized(1, exact=(x * 2,))
+    assert none == 0 == right.abs().max(), "within the roundings of the outputs alone"
 
 
 def test_mean_of_a_bag_grows_with_its_longest_bag() -> None:
