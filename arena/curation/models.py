@@ -32,7 +32,7 @@ class CheckStatus(models.TextChoices):
     RUNNING = "running", "Running"
     PASSED = "passed", "Passed"
     FAILED = "failed", "Failed"
-    BROKEN = "broken", "Broken"
+    BROKEN = "broken", "No result"
 
 
 class DraftQuerySet(models.QuerySet["Draft"]):
