@@ -14,7 +14,6 @@ import importlib
 import os
 import signal
 import socket
-import tempfile
 import traceback
 
 import torch
@@ -25,6 +24,7 @@ from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.syscalls import die_with_parent
 from evaluation.sandboxed import runner
 from evaluation.sandboxed.kernels import loader
+from evaluation.sandboxed.kernels.python_file import imports_for_forks
 from evaluation.sandboxed.requests import RequestHandler
 
 FAILED = bytes(TOKEN_BYTES)
@@ -71,16 +71,10 @@ def _fork() -> int:
 
 def _import(names: list[str]) -> None:
     """Import modules that forks will need. What fails is reported by a fork that needs it."""
-    is_available = torch.cuda.is_available
-    # Libraries call it when imported, after which no fork of this process could use CUDA.
-    torch.cuda.is_available = lambda: True
-    try:
+    with imports_for_forks():
         for name in names:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
-    finally:
-        torch.cuda.is_available = is_available
-        tempfile.tempdir = None  # an import may have cached our folder; a fork has its own
 
 
 def _supervise(request: Message, descriptors: list[int]) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.process.handle import ProcessHandle
+from evaluation.bench.process.limits import ProcessLimits
+from evaluation.bench.timing.clock import WindowClock
 from evaluation.device_kind import GPU
 from evaluation.errors import SubmissionError
-from evaluation.kinds.module.architectures import architectures, find_task
+from evaluation.kinds.module.architectures import LIBRARIES, architectures, find_task
 from evaluation.kinds.module.fit import fit
 from evaluation.types import Reason
 from tests.evaluation.kinds.module.measuring import (
@@ -31,6 +35,20 @@ def fork_server() -> Iterator[ForkServer]:
         pytest.skip(why)
     with ForkServer() as shared:
         yield shared
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_fork_opens_the_gpu_after_a_library_was_imported(library: str, tmp_path: Path) -> None:
+    if find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    limits = ProcessLimits(
+        folder=tmp_path, scratch=tmp_path, memory_bytes=1 << 30, seconds=120, threads=1, kind=GPU
+    )
+    with ForkServer() as fork_server:
+        fork_server.prepare("torch")
+        fork_server.import_modules([library])
+        with ProcessHandle(fork_server, limits, WindowClock()) as process:
+            process.connect()
 
 
 @pytest.mark.parametrize("name", ["esmfold2_pairs", "xlstm"])

@@ -1,11 +1,13 @@
-"""UNTRUSTED: loading of Python candidates, in a candidate process."""
+"""UNTRUSTED: loading of Python candidates in their processes, and of libraries before a fork."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import linecache
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +15,21 @@ from typing import Any
 from evaluation.errors import SubmissionError
 from evaluation.sandboxed import build_torch
 from evaluation.types import Reason
+
+
+@contextlib.contextmanager
+def imports_for_forks() -> Iterator[None]:
+    """Let imports ask for CUDA without starting it, after which no fork could use it."""
+    import torch
+
+    settings = f"USE_MKL={'ON' if torch._C.has_mkl else 'OFF'}"  # `show` asks the driver too
+    replaced = torch.cuda.is_available, torch.__config__.show
+    torch.cuda.is_available, torch.__config__.show = lambda: True, lambda: settings
+    try:
+        yield
+    finally:
+        torch.cuda.is_available, torch.__config__.show = replaced
+        tempfile.tempdir = None  # an import may have cached our folder; a fork has its own
 
 
 def load_module(path: Path) -> ModuleType:

@@ -16,7 +16,7 @@ from evaluation.device_kind import gpu_vendor
 from evaluation.errors import SubmissionError
 from evaluation.sandboxed.build_torch import EXTENSIONS, MODELS
 from evaluation.sandboxed.kernels import Kernel, Loader, built_extensions, suite_module, triton
-from evaluation.sandboxed.kernels.python_file import load_module
+from evaluation.sandboxed.kernels.python_file import imports_for_forks, load_module
 from evaluation.types import Argument, BufferSet, Launch, Reason
 
 if TYPE_CHECKING:
@@ -57,21 +57,12 @@ A verdict has some forty cases; the default of eight would silently run the rest
 
 class TorchLoader(Loader):
     def prepare(self) -> None:
-        """Import PyTorch's compiler, and what it does once in a process, which takes seconds.
-
-        It imports Triton, whose library is interpreted only if that is asked for before.
-        """
-        import torch
-
+        """Import PyTorch's compiler, and what it does once in a process, which takes seconds."""
         os.environ.update(COMPILER)
         if not gpu_vendor():
-            triton.interpret_without_gpu()
-        is_available = torch.cuda.is_available
-        # The import calls it, after which no fork of this process could use CUDA.
-        torch.cuda.is_available = lambda: True
-        try:
-            import torch._inductor.compile_fx
-            from torch._inductor import codecache
+            triton.interpret_without_gpu()  # before Triton is imported
+        with imports_for_forks():
+            from torch._inductor import codecache, compile_fx  # noqa: F401
             from torch._inductor.runtime import triton_compat
 
             codecache.torch_key()  # hashes of PyTorch's and of Triton's own source
@@ -79,9 +70,6 @@ class TorchLoader(Loader):
             for name in () if gpu_vendor() else COMPILER_IMPORTS:
                 importlib.import_module(name)
             inspect.getmodule(inspect.currentframe())  # finds the files of all modules
-        finally:
-            torch.cuda.is_available = is_available
-            tempfile.tempdir = None  # the import has cached our folder; a fork has its own
 
     def load(self, folder: Path, entry: str) -> Kernel:
         os.environ.update(COMPILER)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from evaluation.bench.process.fork_server import ALLOCATOR_ENVIRONMENT, ROOT, ForkServer
 from evaluation.bench.process.handle import ProcessHandle
@@ -123,6 +124,34 @@ def test_fork_collects_no_objects_of_the_fork_server(
     with ProcessHandle(fork_server, limits, WindowClock()) as process:
         process.load("torch", built, "answer")
         assert int(process.log()) < 10_000  # PyTorch has 170,000
+
+
+ASKED = """
+import torch
+from tests.evaluation.bench.process import asks_for_cuda
+
+at_import = list(asks_for_cuda.started)
+torch.cuda.is_available(), torch.__config__.show()
+print(asks_for_cuda.NO_MKL, at_import, asks_for_cuda.started, flush=True)
+
+def answer(): ...
+"""
+
+
+def test_import_before_a_fork_starts_no_cuda_and_a_fork_can(tmp_path: Path) -> None:
+    built, scratch = tmp_path / "built", tmp_path / "scratch"
+    built.mkdir()
+    scratch.mkdir()
+    (built / "answer.py").write_text(ASKED)
+    limits = ProcessLimits(
+        folder=built, scratch=scratch, memory_bytes=1 << 30, seconds=30, threads=1
+    )
+    with ForkServer() as fork_server:
+        fork_server.import_modules(["tests.evaluation.bench.process.asks_for_cuda"])
+        with ProcessHandle(fork_server, limits, WindowClock()) as process:
+            process.load("torch", built, "answer")
+            no_mkl = "USE_MKL=OFF" in torch.__config__.show()
+            assert process.log().strip() == f"{no_mkl} [] ['count', 'settings']"
 
 
 BEFORE_AND_AFTER = """
