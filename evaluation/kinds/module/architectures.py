@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -137,10 +138,16 @@ class Architecture:
 
     def missing(self) -> str:
         """Return why this machine cannot build the model; empty when it can."""
-        if find_spec(self.library) is None:
+        if (spec := find_spec(self.library)) is None:
             return (
                 f"{self.library} is not installed; install the group `production` "
                 "(scripts/install production)"
+            )
+        folder = Path(spec.origin or "").parent.parent
+        if not any(map(folder.is_relative_to, (sys.prefix, sys.base_prefix))):
+            return (  # the processes would import another version, or none
+                f"{self.library} is in {folder}, which sandboxed processes do not read; "
+                f"install it in {sys.prefix}, not by PYTHONPATH, --user or --target"
             )
         if self.library == "timm" and find_spec("torchvision") is None:
             return "timm needs torchvision; install the build that belongs to this torch"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,6 +111,23 @@ def test_model_that_cannot_be_split_is_refused(tmp_path: Path, ranks: int, messa
     path.write_text(FILE + parallel.format(ranks))
     with pytest.raises(TaskError, match=re.escape(message)):
         load(path)
+
+
+def test_library_that_only_the_judge_would_import_is_refused(tmp_path: Path) -> None:
+    """The fork server starts without PYTHONPATH, and found another release of transformers."""
+    library = tmp_path / "transformers"
+    library.mkdir()
+    (library / "__init__.py").touch()
+    asked = "from evaluation.kinds.module.architectures import architectures as found\n"
+    asked += "print(found()['pi0'].missing())"
+    completed = subprocess.run(
+        [sys.executable, "-c", asked],
+        env={"PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert completed.stdout.startswith(f"transformers is in {tmp_path}, which sandboxed processes")
 
 
 def test_unknown_task_is_refused_with_the_command_that_lists_them() -> None:
