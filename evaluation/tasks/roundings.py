@@ -90,6 +90,8 @@ TF32_UNIT, TF32_MARGIN = 2.0**-10, 4.0
 """Error of operands cut to TF32's ten bits (NVIDIA A100 whitepaper); a product's margin over it."""
 OPERANDS = {"mm": 0, "bmm": 0, "mv": 0, "convolution": 0, "addmm": 1, "baddbmm": 1, "addmv": 1}
 """Products that tensor cores compute, and the position of the first of both operands."""
+SUMS = ("sum", "dot", "add", "add_", "sub", "sub_", *OPERANDS)
+"""Operations to whose results a further addend is added as to a sum."""
 _cut_unit: ContextVar[float] = ContextVar("error of cut operands of a product", default=0.0)
 _product_unit: ContextVar[float] = ContextVar("rounding of parts of a product", default=0.0)
 Enough = Callable[[tuple[torch.Tensor, ...]], bool]
@@ -169,8 +171,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         self._has_places |= name in PLACES
-        has_addend = name in ADDENDS and args[ADDENDS[name]] is not None
-        if has_addend or name.startswith(INTERPOLATIONS):
+        if (name in ADDENDS and args[ADDENDS[name]] is not None) or name.startswith(INTERPOLATIONS):
             self.can_batch = False
         if self._has_places and torch.is_tensor(result) and result.dtype is torch.float64:
             found = [arg.dtype for arg in args if torch.is_tensor(arg)]
@@ -201,7 +202,8 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
     ) -> Any:
         named, name = lifted_arguments(kwargs), func.overloadpacket.__name__
         if func.is_view or name in EXACT or (func.namespace == "prims" and name in EXACT):
-            return func(*args, **named)
+            result = func(*args, **named)
+            return _of_terms(result, getattr(args[0], "terms", 1.0)) if func.is_view else result
         decomposed = decomposition_table.get(func)
         if name == "convolution_backward" and sum(args[-1]) > 1:
             decomposed = _each_gradient
@@ -237,9 +239,9 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
             if weighs:
                 error += self._error(a, (_product_unit.get() / self._unit) ** 2) @ b
             result = result + named.get("alpha", 1) * error
-        if func._schema.is_mutable and not name.startswith("_"):
-            return self._in_place(result, terms)
-        return tree_map(lambda value: self._disturbed(value, terms), result)
+        in_place = func._schema.is_mutable and not name.startswith("_")
+        result = tree_map(lambda value: self._disturbed(value, terms, in_place), result)
+        return _of_terms(result, terms if name in SUMS else 1.0)
 
     def _cut(self, value: torch.Tensor, unit: float) -> torch.Tensor:
         """Return operands that are smaller by up to `unit`, each by a random part of it."""
@@ -298,7 +300,7 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
     def _scale(self, terms: float) -> float:
         return self._unit * math.sqrt(max(terms, 1))
 
-    def _disturbed(self, value: Any, terms: float) -> Any:
+    def _disturbed(self, value: Any, terms: float, in_place: bool = False) -> Any:
         if not torch.is_tensor(value) or value.dtype is not torch.float64 or not value.numel():
             return value
         flat = value.contiguous().view(-1)
@@ -313,7 +315,7 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
                 self._error_of_part(part, noise, terms, out).add_(part)
         if not all(math.isfinite(most) for _, most in ends):  # such as those of a mask
             result = torch.where(flat.isfinite(), result, flat)
-        return result.view(value.shape)
+        return value.copy_(result.view(value.shape)) if in_place else result.view(value.shape)
 
     def _parts(
         self, flat: torch.Tensor, out: torch.Tensor
@@ -323,24 +325,29 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
             start = self._random.randrange(len(self._noise) - len(part) + 1)
             yield part, self._noise[start : start + len(part)], of_out
 
-    def _in_place(self, result: Any, terms: float) -> Any:
-        for value in result if isinstance(result, list | tuple) else (result,):
-            if torch.is_tensor(value) and value.dtype is torch.float64:
-                value.add_(self._error(value, terms))
-        return result
-
 
 def _parts(flat: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return the parts of a tensor that are disturbed one after the other."""
     return torch.split(flat, NOISE_ELEMENTS[flat.device.type] // 2) if len(flat) else ()
 
 
+def _of_terms(result: Any, terms: float) -> Any:
+    """Note on each tensor how many terms were added up for an element, 1 for no sum."""
+    for value in result if isinstance(result, list | tuple) else (result,):
+        if terms > 1 or hasattr(value, "terms"):
+            value.terms = terms
+    return result
+
+
 def _terms(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:
     """Return how many terms an operation adds up for one element, 1 for an elementwise one.
 
-    An addend counts as a term: with one product, its rounding would be missing otherwise.
+    An addend counts as a term, also of a sum made before: an accumulator may begin with it.
     """
     match name:
+        case "add" | "add_" | "sub" | "sub_":
+            sums = [terms + 1 for each in args if (terms := getattr(each, "terms", 1.0)) > 1]
+            return min(sums) if sums and all(map(torch.is_tensor, args)) else 1.0
         case "mm" | "bmm" | "mv" | "dot":
             return float(args[0].shape[-1])
         case "addmm" | "baddbmm" | "addmv":
@@ -367,8 +374,7 @@ def _terms(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:
             ends = torch.cat([args[2][1:], args[2].new_full((1,), args[1].numel())])
             return float(max(1, int((ends - args[2]).max())))
     if name.startswith(LINEAR_ALGEBRA):
-        shapes = [a.shape for a in args if torch.is_tensor(a)]
-        return float(max((max(shape, default=1) for shape in shapes), default=1))
+        return float(max((size for a in args if torch.is_tensor(a) for size in a.shape), default=1))
     return 1.0
 
 
@@ -403,13 +409,9 @@ def _largest_window(size: int, cells: int) -> int:
 
 def _reduced(args: Any, kwargs: Mapping[str, Any]) -> float:
     """Return the size of the dimensions that a reduction is over."""
-    tensor = args[0]
     dims = next((a for a in args[1:] if isinstance(a, list | tuple)), kwargs.get("dim"))
-    if isinstance(dims, int):
-        dims = [dims]
-    if not dims:
-        return float(max(1, tensor.numel()))
-    return float(max(1, math.prod(tensor.shape[d] for d in dims if tensor.dim())))
+    dims = [dims] if isinstance(dims, int) else dims or range(args[0].dim())
+    return float(max(1, math.prod(args[0].shape[d] for d in dims if args[0].dim())))
 
 
 def size_of_roundings(

@@ -328,6 +328,53 @@ def test_addend_of_a_contraction_rounds_with_its_terms() -> None:
         assert sized(function, x).min() > 5
 
 
+SMALL_SUMS: dict[str, Function] = {
+    "product": lambda x: x[:20] @ x[20:].mT + torch.ones_like(x[:20, :20]),
+    "product of a batch": lambda x: torch.einsum("bi,ci->bc", x, x) - torch.ones_like(x[0, 0]),
+    "sum": lambda x: torch.ones_like(x[0, :1]) + (x * x).sum(-1),
+    "in place": lambda x: (x[:20] @ x[20:].mT).add_(torch.ones_like(x[0, 0])),
+    "in turn": lambda x: (x @ x.mT + torch.zeros_like(x[0, 0])) + torch.ones_like(x[0, 0]),
+    "views": lambda x: (x @ x.mT).view(2, -1).unbind()[0] + torch.ones_like(x[0, 0]),
+}
+
+
+@pytest.mark.parametrize("copies", [1, 9])
+@pytest.mark.parametrize("name", SMALL_SUMS)
+def test_addend_after_a_sum_rounds_as_an_accumulator_that_begins_with_it(
+    name: str, copies: int
+) -> None:
+    x = torch.randn((40, 400), generator=torch.Generator().manual_seed(1)) * 1e-3
+    x = x.repeat(1, copies)
+    assert (x.numel() > MAX_BATCHED) == (copies > 1)
+    assert sized(SMALL_SUMS[name], x).min() > 3
+
+
+def test_other_additions_round_once() -> None:
+    x = torch.randn((40, 400), generator=torch.Generator().manual_seed(1)) * 1e-3
+    one = torch.ones((), dtype=torch.float64)
+    for function in (
+        lambda x: x + one,
+        lambda x: (x @ x.mT).relu() + one,  # of the whole sum
+        lambda x: (x @ x.mT).mul_(2) + one,
+        lambda x: x.mean(-1) + one,
+        lambda x: x.sum(-1) + 1e-3 + one,
+    ):
+        assert 0.1 < sized(function, x).median() < 3
+
+
+def test_sums_in_a_loop_round_as_one_long_sum() -> None:
+    x = torch.randn((8, 64), generator=torch.Generator().manual_seed(1))
+
+    def loop(x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros_like(x[:, 0, None])
+        for _ in range(64):
+            total = total + (x * x).sum(-1, keepdim=True)
+        return total
+
+    once = sized(lambda x: x.repeat(1, 64).square().sum(-1, keepdim=True), x)
+    assert (sized(loop, x) < 4 * once).all()
+
+
 def test_float64_reference_lifts_its_casts_and_keeps_those_to_integers() -> None:
     def reference(x: torch.Tensor) -> torch.Tensor:
         whole = (x.float() * 3).to(torch.int8)
