@@ -162,7 +162,7 @@ def draw_weights(model: nn.Module, seed: int) -> None:
             elif "Router" in type(module).__name__ and parameter.dim() == 2:
                 normal(parameter, parameter.shape[-1] ** -0.5)
             elif parameter.dim() == 1 and bool((parameter == parameter[0]).all()):
-                normal(parameter, NORM_SPREAD, float(parameter[0]))  # one value breaks no symmetry
+                normal(parameter, NORM_SPREAD, float(parameter.data[0]))  # else all stay equal
     tie = getattr(model, "tie_weights", None)
     if callable(tie):
         tie()
