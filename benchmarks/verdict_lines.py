@@ -3,9 +3,10 @@
     python benchmarks/verdict_lines.py
 
 Writes `benchmarks/published/verdicts-h200.jsonl.xz` from the committed results of
-`benchmarks/production.py` (one module in a live model each, and one over two ranks) and of
-`benchmarks/answers.py`. It judges nothing. These verdicts are no runs: they have no trace, and the
-models of the first benchmark have fewer layers than those of the tasks, which each line states.
+`benchmarks/production.py` (one module in a live model each, several together, and one over two
+ranks) and of `benchmarks/answers.py`. It judges nothing. These verdicts are no runs: they have no
+trace, and the models of the first benchmark have fewer layers than those of the tasks, which each
+line states.
 """
 
 from __future__ import annotations
@@ -24,7 +25,12 @@ from benchmarks.answers import TRACKS
 from benchmarks.production import CHOSEN
 from benchmarks.shared import ROOT
 from evaluation.device_kind import GPU
-from evaluation.kinds.module.architectures import Architecture, find_task
+from evaluation.kinds.module.architectures import (
+    TRACK,
+    Architecture,
+    architectures,
+    find_task,
+)
 from evaluation.kinds.module.composition import COMPOSITION
 
 RESULTS = ROOT / "benchmarks/results"
@@ -33,6 +39,7 @@ MODULE_MADE_BY = {
     "triton": ("Triton kernel of the benchmark", ""),
     "compile": ("torch.compile of the library's module", "torch-compile"),
     "library": ("Copy of the library's module", ""),
+    COMPOSITION: ("Kernels of the benchmark", ""),
 }
 ANSWER_MADE_BY = {
     "triton": ("Triton answer of the benchmark", ""),
@@ -45,8 +52,9 @@ RANKS_MADE_BY = {
 }
 """Title of who made a module over two ranks, and the scope of its verdict."""
 DETAIL = (
-    "alone", "best", "ceilings", "deployed", "drop", "errors", "isolated", "noisy", "not_compiled",
-    "predicted", "regimes", "reported", "seconds", "unexplained", "wins_alone_loses_deployed",
+    "alone", "best", "ceilings", "deployed", "drop", "errors", "isolated", "modules", "noisy",
+    "not_compiled", "predicted", "regimes", "reported", "seconds", "unexplained",
+    "wins_alone_loses_deployed",
 )  # fmt: skip
 DEFAULT = "the library's default"
 INTERVAL = re.compile(r"^[\d.]+x \[([\d.]+), ([\d.]+)\] over \d+ cases")
@@ -81,15 +89,15 @@ def read(name: str) -> Any:
 
 
 def modules(production: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the verdicts on modules of live models."""
+    """Yield the verdicts on modules of live models, each by itself or several together."""
     for slug, found in production["verdicts"].items():
         name, _, submission = slug.partition("/")
-        if submission == COMPOSITION:  # of several tasks
-            continue
+        together = submission == COMPOSITION
+        architecture = architectures()[name] if together else find_task(name)[0]
         agent, made_by = MODULE_MADE_BY[submission]
-        architecture, _ = find_task(name)
         yield {
-            **module_line(name, found, found.get("errors")),
+            **module_line(f"{name}/{TRACK}", found, found.get("errors")),
+            **({"together": True} if together else {}),
             "agent": agent,
             "made_by": made_by,
             "judge_version": found["judge"],
@@ -111,7 +119,7 @@ def ranks(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         gates = {gate["gate"]: gate["detail"] for gate in report["gates"]}
         yield {
             **module_line(
-                report["task"].partition("/")[0],
+                report["task"],
                 {**report, **gates.get("performance", {})},
                 gates["correctness"].get("phases"),
             ),
@@ -124,10 +132,10 @@ def ranks(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
-def module_line(name: str, found: Mapping[str, Any], errors: Any) -> dict[str, Any]:
+def module_line(task: str, found: Mapping[str, Any], errors: Any) -> dict[str, Any]:
     """Return what the verdicts on modules have in common."""
     return {
-        "task": f"{name}/production",
+        "task": task,
         "scope": "final",
         "verdict": found["verdict"],
         "reason": found["reason"],

@@ -7,7 +7,8 @@ import json
 from arena.runs.transfer.results import lines_of
 from benchmarks import verdict_lines
 from benchmarks.production import CHOSEN
-from evaluation.kinds.module.architectures import architectures
+from evaluation.kinds.module.architectures import TRACK, architectures
+from evaluation.kinds.module.composition import COMPOSITION
 from tests.test_published import PUBLISHED
 
 
@@ -15,7 +16,27 @@ def test_published_verdicts_are_those_of_the_committed_results() -> None:
     written = [json.loads(line) for line in lines_of(PUBLISHED / verdict_lines.OUTPUT.name)]
     assert written == json.loads(json.dumps(verdict_lines.every_line()))
     modules = [line for line in written[1:] if line["task"].endswith("/production")]
-    assert len(modules) == 53 and len(written) == 107
+    assert len(modules) == 54 and len(written) == 108
+
+
+def test_each_composition_of_the_results_is_a_line_of_its_architecture() -> None:
+    production = verdict_lines.read("production-gpu.json")
+    lines = {line["task"]: line for line in verdict_lines.modules(production)}
+    judged = {slug.partition("/") for slug in production["verdicts"]}
+    together = {task for task, line in lines.items() if line.get("together")}
+    assert together == {f"{name}/{TRACK}" for name, _, by in judged if by == COMPOSITION}
+    rwkv = lines[f"rwkv/{TRACK}"]
+    assert rwkv["noisy"] and rwkv["speedup"] > 20 and rwkv["judge_version"] == "12"
+    assert rwkv["setting"] == "fewer layers: num_hidden_layers 2 in place of 8"
+    assert set(rwkv["detail"]["modules"]) == {
+        "rwkv_layer_norm", "rwkv_self_attention", "rwkv_feed_forward",
+    }  # fmt: skip
+
+
+def test_no_architecture_has_the_name_of_a_module() -> None:
+    every = architectures()
+    modules = {task.name for each in every.values() for task in each.tasks}
+    assert not modules & every.keys()
 
 
 def test_each_model_with_fewer_layers_states_them() -> None:

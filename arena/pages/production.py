@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -67,7 +68,7 @@ class Card:
     judged: int
     best: Best | None
     published: PublishedVerdict | None
-    """The fastest verdict of the project's own benchmark on one of its modules."""
+    """The fastest verdict of the project's own benchmark on its modules, one or several."""
     verdicts: int
     """The number of its published verdicts."""
 
@@ -156,20 +157,22 @@ class Composed:
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     """List the architectures by family, with their best deployed speedup on one device."""
-    now = snapshot()
+    now, every = snapshot(), entries()
+    published, verdicts = best_by_operator(TRACK), counted(TRACK)
     tabs, device, problems = _device(request, now)
     slug = device.slug if device else ""
     counts = judged(now, slug)
-    every = entries()
-    published, verdicts = best_by_operator(TRACK), counted(TRACK)
+    totals: Counter[str] = Counter()
+    for (name, _), number in verdicts.items():
+        totals[name] += number
     family = request.GET.get("family", "")
     cards = [
         Card(
             entry,
             sum(counts.get(module.task, 0) for module in entry.modules),
             next(iter(best_of(now, slug, entry.modules)), None),
-            fastest(published, [module.operator for module in entry.modules]),
-            sum(verdicts[module.operator] for module in entry.modules),
+            fastest(published, entry.judged_names),
+            sum(totals[name] for name in entry.judged_names),
         )
         for entry in every.values()
     ]
@@ -198,7 +201,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "published_scale": Scale.over([card.published for card in shown if card.published]),
         "tasks": sum(len(entry.modules) for entry in every.values()),
         "judged": sum(card.judged for card in cards),
-        "published": len(published),
+        "published": sum(not each.together for each in published.values()),
     }
     return render(request, "production/index.html", context)
 
@@ -232,7 +235,7 @@ def architecture(request: HttpRequest, name: str) -> HttpResponse:
     ]
     composed = _composed(entry, now, device)
     names = {module.operator: entry.short(module.title) for module in entry.modules}
-    published = verdicts_on(names, TRACK)
+    published = verdicts_on(names, TRACK, architecture=name)
     context = {
         "entry": entry,
         "tabs": tabs,
@@ -243,6 +246,7 @@ def architecture(request: HttpRequest, name: str) -> HttpResponse:
         "phases": phases,
         "composed": composed,
         "published": published,
+        "published_together": [each for each in published if each.verdict.together],
         "published_scale": Scale.over([each.verdict for each in published]),
         **_regimes(rows, composed),
         **_submissions(submissions, page, composed),

@@ -10,9 +10,11 @@ from django.shortcuts import get_object_or_404, render
 from django.template.defaultfilters import filesizeformat
 from django.views.decorators.http import require_safe
 
-from arena.catalog.models import Task
+from arena.accounts.models import Viewer
+from arena.catalog.models import Operator, Task
+from arena.catalog.templatetags.figures import Scale
 from arena.published.models import PublishedVerdict
-from arena.published.verdicts import Shown
+from arena.published.verdicts import Shown, verdicts_on
 from arena.runs.display.charts import funnel_chart
 from evaluation.judge.kinds import kind_of
 from evaluation.types import GateName
@@ -25,29 +27,53 @@ Fact = tuple[str, str]
 @require_safe
 def published_verdict(request: HttpRequest, slug: str) -> HttpResponse:
     found = get_object_or_404(PublishedVerdict.objects.select_related("file"), slug=slug)
-    visible = Task.objects.visible_to(request.user).select_related("operator")
-    task = visible.filter(operator__slug=found.operator, track=found.track).first()
-    version = task.version if task else None
-    shown = Shown(
-        found,
-        task.operator.title if task else found.operator,
-        bool(version and found.task_hash and found.task_hash != version.content_hash),
-    )
-    others = PublishedVerdict.objects.filter(operator=found.operator, track=found.track)
+    of = (_of_several if found.together else _of_task)(found, request.user)
+    shown: Shown = of["shown"]
     context = {
-        "shown": shown,
+        **of,
         "verdict": found,
         "deployed": kind_of(found.track).deployed,
         "funnel": shown.funnel,
         "funnel_chart": funnel_chart(shown.funnel.lines) if shown.funnel else None,
-        "task": task,
         "gates": list(_gates(found)),
         "seconds": _seconds(found).get(TOTAL),
         "judge": list(_judge(found)),
         "machine": list(_machine(found.machine)),
-        "others": others.exclude(pk=found.pk),
     }
     return render(request, "published_verdict.html", context)
+
+
+def _of_task(found: PublishedVerdict, viewer: Viewer) -> dict[str, Any]:
+    """Return the task of a verdict, and the other verdicts on it."""
+    visible = Task.objects.visible_to(viewer).select_related("operator")
+    task = visible.filter(operator__slug=found.operator, track=found.track).first()
+    version = task.version if task else None
+    outdated = bool(version and found.task_hash and found.task_hash != version.content_hash)
+    names = {found.operator: task.operator.title} if task else {}
+    others = PublishedVerdict.objects.filter(operator=found.operator, track=found.track)
+    return {
+        "shown": Shown(found, names, outdated),
+        "task": task,
+        "others": others.exclude(pk=found.pk),
+    }
+
+
+def _of_several(found: PublishedVerdict, viewer: Viewer) -> dict[str, Any]:
+    """Return the title of an architecture, and the other verdicts on its modules."""
+    own = Operator.objects.filter(source__architecture=found.operator)
+    visible = Task.objects.visible_to(viewer).filter(track=found.track, operator__in=own)
+    operators = [task.operator for task in visible.select_related("operator")]
+    titles = {str(each.source.get("architecture_title")) for each in operators}
+    title = next(iter(titles), found.operator)
+    names = {each.slug: each.title.removesuffix(f" of {title}") for each in operators}
+    published = verdicts_on(names, found.track, architecture=found.operator)
+    others = [each for each in published if each.verdict.pk != found.pk]
+    return {
+        "shown": Shown(found, names),
+        "architecture": title,
+        "others": others,
+        "published_scale": Scale.over([each.verdict for each in others]),
+    }
 
 
 def _seconds(verdict: PublishedVerdict) -> Mapping[str, Any]:

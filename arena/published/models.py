@@ -179,19 +179,22 @@ class PublishedKernel(models.Model):
 
 
 class PublishedVerdict(models.Model):
-    """A verdict of a benchmark of this project on a kernel for one of its tasks.
+    """A verdict of a benchmark of this project on a kernel for one of its tasks, or on several.
 
-    It is no run: it has no trace, and boards do not count it. `slug` is a hash of what its file
-    calls it, so that a link stays when the file is replaced. `agent` is the title of who made the
-    kernel, `made_by` the slug of the agent where there is one. `setting` states what differs from
-    the task, such as fewer layers. `speedup` is that of the whole model on a production task.
-    `machine` has what was recorded of the machine: card, software, judge's source, peaks.
+    It is no run: it has no trace, and boards do not count it. Kernels `together` replace several
+    modules of one model, and `operator` is the name of its architecture. `slug` is a hash of what
+    its file calls it, so that a link stays when the file is replaced. `agent` is the title of who
+    made the kernel, `made_by` the slug of the agent where there is one. `setting` states what
+    differs from the task, such as fewer layers. `speedup` is that of the whole model on a
+    production task. `machine` has what was recorded of the machine: card, software, judge's
+    source, peaks.
     """
 
     slug = models.SlugField(max_length=12, unique=True)
     file = models.ForeignKey(PublishedFile, models.CASCADE, related_name="verdicts")
     operator = models.CharField(max_length=100, db_index=True)
     track = models.CharField(max_length=60)
+    together = models.BooleanField(default=False)
     agent = models.CharField(max_length=100)
     made_by = models.CharField(max_length=100, blank=True)
     judge_version = models.CharField(max_length=50)

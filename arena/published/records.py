@@ -115,6 +115,7 @@ class KernelLine(Known):
 
 class VerdictLine(Known):
     task: Annotated[str, Field(pattern=r"^[\w.-]+/[\w-]+$")]
+    together: bool = False
     agent: Word
     made_by: Optional = ""
     judge_version: Text

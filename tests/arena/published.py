@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from arena.published.loading import Loaded, load
+from tests.arena.production import CEILINGS, performance
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 HEADER = {
@@ -125,6 +126,13 @@ def verdict_line(task: str, speedup: float, drop: str = "", **changes: Any) -> d
         "detail": {"deployed": interval, "isolated": 2.0, "drop": drop},
         **changes,
     }
+
+
+def composition_line(speedup: float, *modules: str, **changes: Any) -> dict[str, Any]:
+    """Return a line of a verdict on several modules of Llama in one model."""
+    line = verdict_line("llama/production", speedup, agent="Several makers", together=True)
+    times = performance(2.0, speedup, alone={}, modules=dict.fromkeys(modules, 3.0))
+    return {**line, "detail": {**line["detail"], **times, "ceilings": CEILINGS}, **changes}
 
 
 def load_verdicts(folder: Path, lines: Iterable[Mapping[str, Any]]) -> Loaded:

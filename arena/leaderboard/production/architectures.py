@@ -113,6 +113,12 @@ class Entry:
     def probe(self) -> Probe | None:
         return probes().get(self.name)
 
+    @property
+    def judged_names(self) -> tuple[str, ...]:
+        """Return the names of what a published verdict is on: its modules, and several together."""
+        operators = [module.operator for module in self.modules]
+        return (*operators, self.name) if operators else ()
+
     def short(self, title: str) -> str:
         """Return the title of a module without that of the architecture."""
         return title.removesuffix(f" of {self.title}")
