@@ -159,7 +159,7 @@ def index(request: HttpRequest) -> HttpResponse:
     """List the architectures by family, with their best deployed speedup on one device."""
     now, every = snapshot(), entries()
     published, verdicts = best_by_operator(TRACK), counted(TRACK)
-    tabs, device, problems = _device(request, now)
+    tabs, device, problems = _device(request, now, every, verdicts)
     slug = device.slug if device else ""
     counts = judged(now, slug)
     totals: Counter[str] = Counter()
@@ -209,11 +209,12 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_safe
 def architecture(request: HttpRequest, name: str) -> HttpResponse:
     """Show one architecture: its modules, their best kernels, and the funnel of each submission."""
-    entry = entries().get(name)
+    every = entries()
+    entry = every.get(name)
     if entry is None:
         raise Http404
     now = snapshot()
-    tabs, device, problems = _device(request, now)
+    tabs, device, problems = _device(request, now, every, counted(TRACK))
     described = descriptions(entry.modules)
     on_cpu = device is not None and device.kind == CPU
     known = {pk: each.ceilings for pk, each in described.items() if on_cpu}
@@ -256,17 +257,27 @@ def architecture(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _device(
-    request: HttpRequest, now: Snapshot
+    request: HttpRequest,
+    now: Snapshot,
+    every: Mapping[str, Entry],
+    verdicts: Mapping[tuple[str, str], int],
 ) -> tuple[list[tuple[Option, bool]], Hardware | None, list[str]]:
     """Return the devices with a mark of the chosen one, that one, and what is wrong with it.
 
-    Without a choice it is the device with the most results of production tasks.
+    Each is counted with its published verdicts, which are given by name and device. Without a
+    choice it is the device with the most results of production tasks.
     """
     asked = request.GET.get("hardware", "")
     slug = chosen_device(now, asked)
     found = next((d for d in now.catalog.devices.values() if d.slug == slug), None)
     problems = [unknown_value("device", asked)] if asked and asked != slug else []
-    return [(each, each.value == slug) for each in devices(now)], found, problems
+    names = {name for entry in every.values() for name in entry.judged_names}
+    published: Counter[str] = Counter()
+    for (name, device), number in verdicts.items():
+        published[device] += number if name in names else 0
+    tabs = [replace(each, count=each.count + published[each.label]) for each in devices(now)]
+    tabs.sort(key=lambda each: -each.count)
+    return [(each, each.value == slug) for each in tabs], found, problems
 
 
 def _row(

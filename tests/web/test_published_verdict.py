@@ -1,4 +1,4 @@
-"""Tests of published verdicts on several modules of an architecture."""
+"""Tests of published verdicts on several modules of an architecture, and of the counts of tabs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from arena.catalog.models import Hardware
 from arena.published.models import PublishedVerdict
-from tests.arena.production import production_task
+from tests.arena.production import performance, production_run, production_task
 from tests.arena.published import composition_line, load_verdicts, verdict_line
 
 pytestmark = pytest.mark.django_db
@@ -123,3 +124,20 @@ def test_file_with_a_composition_replaces_an_earlier_one_without_it(
     address = PublishedVerdict.objects.get().get_absolute_url()
     assert load_verdicts(tmp_path, [single, composition_line(1.4, NORM, MLP)]).rows == 2
     assert f'href="{address}"' in text_of(client, LLAMA), "the link stays"
+
+
+@pytest.mark.usefixtures("modules")
+def test_tabs_of_devices_count_submissions_and_published_verdicts(
+    client: Any, tmp_path: Path, single: dict[str, Any]
+) -> None:
+    Hardware.objects.create(slug="h200", name="NVIDIA H200", kind="gpu", queue="hw.h200")
+    production_run("tuner", NORM, performance(4.0, 1.2))
+    other = verdict_line("unknown_module/production", 1.2)
+    load_verdicts(tmp_path, [single, composition_line(1.4, NORM, MLP), other])
+    for address in ("/production/", LLAMA):
+        tabs = text_of(client, address).partition('aria-label="Devices"')[2].partition("</nav>")[0]
+        counts = [each.partition("<")[0] for each in tabs.split('on this device">')[1:]]
+        assert counts == ["2", "1"], "the H200 has two that the page shows, the CPU a run"
+        assert tabs.index("NVIDIA H200") < tabs.index('aria-current="true"'), (
+            "a run decides the first device"
+        )
