@@ -65,6 +65,7 @@ class ProcessLimits:
 
     @property
     def timed_on_cores(self) -> bool:
+        """Return whether its windows run on the processor, where other threads disturb them."""
         return self.kind != GPU and not self.task_code
 
     def variables(self) -> dict[str, str]:
