@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from evaluation.__main__ import NOT_PASSED, main
 from evaluation.kinds.kernel.admission import fit
 from evaluation.kinds.kernel.load import load_operator
 from evaluation.tasks.domain import FAMILIES
 from evaluation.tasks.loaded_code import run_here
+from evaluation.tasks.tolerance import Tolerance
 
 TOML = """\
 title = "Clipped values"
@@ -117,3 +119,49 @@ def test_case_with_the_fewest_operations_stays(tmp_path: Path) -> None:
     run_here()
     work = "x + (x.new_ones(len(x), 50_000) @ x.new_ones(50_000, 50_000)).sum()"
     assert rows_that_are_fitted_on(tmp_path, work) == [1]
+
+
+def test_sums_in_turn_are_those_of_one_thread_that_begins_with_the_addend() -> None:
+    def one_by_one(terms: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+        for term in terms:
+            total = total + term
+        return total
+
+    generator = torch.Generator().manual_seed(1)
+    x, y = torch.rand((300, 40), generator=generator), torch.rand(40, generator=generator) * 1e3
+    zero, products = torch.zeros(40), (x[:40].T[..., None] * x[:40]).movedim(1, 0)
+    with fit.InTurn():
+        found = [x.sum(0), x.mean(0), y - x.sum(0), x.sum(0) - y, x[:40].T @ x[:40] + y]
+        single, many, exact = x.sum(), x.repeat(4, 1).sum(0), y.double() + x.double().sum(0)
+    expected = [one_by_one(x, zero), one_by_one(x, zero) / 300]
+    expected += [one_by_one(-x, y), one_by_one(x, -y), one_by_one(products, y)]
+    for got, wanted in zip(found, expected, strict=True):
+        assert torch.equal(got, wanted)
+    assert not torch.equal(found[0], x.sum(0)) and not torch.equal(found[2], y - x.sum(0))
+    assert torch.equal(single, x.sum()) and torch.equal(many, x.repeat(4, 1).sum(0))
+    assert torch.equal(exact, y.double() + x.double().sum(0))
+
+
+def test_tolerance_has_room_for_a_sum_by_one_thread(tmp_path: Path) -> None:
+    folder = written(tmp_path, "rows", "(x[:, None] * x).square().sum(-1)")
+    (folder / "task.toml").write_text(TOML.replace("64]", "256]").replace("48", "256"))
+    run_here()
+    operator = load_operator(folder)
+    worst = 0.0
+    for reference, _, inputs in fit.trials(operator, "float32"):
+        least, most = reference.bounds(inputs, Tolerance(4.0, 0.0), Tolerance(4.0, 1.0))["out"]
+        total = torch.zeros_like(inputs["x"])
+        for term in inputs["x"]:
+            total = total + (inputs["x"] * term).square()
+        over = (total.double() - least.exact).abs() - least.allowed
+        worst = max(worst, float((over / (most.allowed - least.allowed)).nan_to_num(0.0).max()))
+    assert fit.fit(folder).tolerance["float32"].c2 > 2 * worst > 0
+
+
+def test_structured_inputs_are_drawn_from_several_beginnings(tmp_path: Path) -> None:
+    run_here()
+    drawn = fit.trials(load_operator(written(tmp_path, "x", "x")), "float32")
+    begins = [(family, float(inputs["x"][0])) for _, family, inputs in drawn]
+    assert len({first for family, first in begins if family == "structured"}) > 1
+    counts = {family: sum(each == family for each, _ in begins) for family in FAMILIES}
+    assert counts["structured"] == 3 * counts["nominal"] > 0
