@@ -151,6 +151,14 @@ class PublishedKernel(models.Model):
         return self.status in RIGHT_AT_SUITE_SIZE
 
     @property
+    def is_right_for_suite_alone(self) -> bool:
+        return self.status == Status.SUITE_RIGHT
+
+    @property
+    def shown_status(self) -> str:
+        return self.described.label if self.is_right_for_suite_alone else self.status
+
+    @property
     def rules(self) -> str:
         """Return the rules of precision by which it is right at the suite's size, in words."""
         return ", ".join(RULES.get(rule, rule) for rule in self.right_by or ()) or "none"

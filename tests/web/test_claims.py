@@ -121,6 +121,8 @@ def test_page_of_a_kernel_that_is_right_for_its_suite_alone_names_the_rules(
     assert "right for its suite alone" in page
     rules = "its suite&#x27;s own tolerance, on inputs as its suite draws them"
     assert f"<dt>Right by</dt><dd>{rules}</dd>" in page
+    assert "<dt>At the suite's size</dt><dd>by its suite alone</dd>" in page
+    assert "<dt>Status</dt><dd>right for its suite alone: WRONG VALUES</dd>" in page
     other = PublishedKernel.objects.get(status="specialised")
     assert "<dt>Right by</dt>" not in text_of(client, other.get_absolute_url())
 
