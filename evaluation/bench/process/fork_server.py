@@ -16,12 +16,17 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from evaluation.code.languages import languages
+from evaluation.device_kind import CPU, GPU
 from evaluation.errors import Broken
 from evaluation.sandbox.channel import Channel, ChannelError, Message
 
 C = TypeVar("C", bound="Closeable")
 ROOT = Path(__file__).resolve().parents[3]
 MAX_START_SECONDS = 120.0
+COMPILERS = {GPU: ("triton", "torch"), CPU: ("torch",)}
+"""Languages whose compilers are imported before a fork. PyTorch's imports Triton, and has it
+interpret kernels where there is no GPU.
+"""
 ALLOCATOR_ENVIRONMENT = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
