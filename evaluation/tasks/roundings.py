@@ -436,9 +436,8 @@ def size_of_roundings(
         sizes = [torch.zeros_like(y, dtype=torch.float64) for y in exact]
         if any(y.is_floating_point() for y in exact):
             enough = None if batched or rounded else enough
-            disturbed = Disturbed(generator, roundings)
             right = enough and enough(tuple(sizes))  # within the roundings of the outputs alone
-            for found in () if right else _probes(reference, given, disturbed, batched):
+            for found in () if right else _probes(reference, given, generator, roundings, batched):
                 for size, y, other in zip(sizes, exact, found, strict=True):
                     if y.is_floating_point():
                         _raise_to_change(size, y, other)
@@ -449,8 +448,7 @@ def size_of_roundings(
         for number in rounded:
             sizes[number].zero_()
         for _ in range(MANY_PROBES // PROBES if rounded else 0):
-            disturbed = Disturbed(generator, MANY)
-            for found in _probes(reference, given, disturbed, batched):
+            for found in _probes(reference, given, generator, MANY, batched):
                 for number in rounded:
                     _raise_to_change(sizes[number], exact[number], found[number])
     return tuple(sizes)
@@ -465,13 +463,15 @@ def _raise_to_change(size: torch.Tensor, exact: torch.Tensor, other: torch.Tenso
 def _probes(
     reference: Callable[..., Any],
     given: Mapping[str, Any],
-    disturbed: Disturbed,
+    generator: torch.Generator,
+    roundings: float,
     batched: bool,
 ) -> Iterator[tuple[torch.Tensor, ...]]:
     """Yield the outputs of each disturbed run; where `batched`, they are made in one batch.
 
     Of others no more than those of one run are kept, which a GPU has memory for.
     """
+    disturbed = Disturbed(generator, roundings)
     tensors = {name: value for name, value in given.items() if torch.is_tensor(value)}
     others = {name: value for name, value in given.items() if name not in tensors}
     if batched:
