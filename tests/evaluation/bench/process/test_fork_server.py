@@ -102,6 +102,15 @@ def test_forked_process_has_only_its_channel_open(tmp_path: Path) -> None:
     assert [str(path).partition(":")[0] for path in opened.values()] == ["socket"]
 
 
+def with_answer(tmp_path: Path, source: str) -> ProcessLimits:
+    """Return the limits of a process whose folder has a source called `answer`."""
+    built, scratch = tmp_path / "built", tmp_path / "scratch"
+    built.mkdir()
+    scratch.mkdir()
+    (built / "answer.py").write_text(source)
+    return ProcessLimits(folder=built, scratch=scratch, memory_bytes=1 << 30, seconds=30, threads=1)
+
+
 COLLECTED = """
 import gc
 
@@ -114,15 +123,9 @@ def answer(): ...
 def test_fork_collects_no_objects_of_the_fork_server(
     tmp_path: Path, fork_server: ForkServer
 ) -> None:
-    built, scratch = tmp_path / "built", tmp_path / "scratch"
-    built.mkdir()
-    scratch.mkdir()
-    (built / "answer.py").write_text(COLLECTED)
-    limits = ProcessLimits(
-        folder=built, scratch=scratch, memory_bytes=1 << 30, seconds=30, threads=1
-    )
+    limits = with_answer(tmp_path, COLLECTED)
     with ProcessHandle(fork_server, limits, WindowClock()) as process:
-        process.load("torch", built, "answer")
+        process.load("torch", limits.folder, "answer")
         assert int(process.log()) < 10_000  # PyTorch has 170,000
 
 
@@ -139,17 +142,11 @@ def answer(): ...
 
 
 def test_import_before_a_fork_starts_no_cuda_and_a_fork_can(tmp_path: Path) -> None:
-    built, scratch = tmp_path / "built", tmp_path / "scratch"
-    built.mkdir()
-    scratch.mkdir()
-    (built / "answer.py").write_text(ASKED)
-    limits = ProcessLimits(
-        folder=built, scratch=scratch, memory_bytes=1 << 30, seconds=30, threads=1
-    )
+    limits = with_answer(tmp_path, ASKED)
     with ForkServer() as fork_server:
         fork_server.import_modules(["tests.evaluation.bench.process.asks_for_cuda"])
         with ProcessHandle(fork_server, limits, WindowClock()) as process:
-            process.load("torch", built, "answer")
+            process.load("torch", limits.folder, "answer")
             no_mkl = "USE_MKL=OFF" in torch.__config__.show()
             assert process.log().strip() == f"{no_mkl} [] ['count', 'settings']"
 
