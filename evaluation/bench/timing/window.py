@@ -105,8 +105,8 @@ class WindowTimer:
         self.trusted, self.where = trusted, where
         self._observe = observe
         self.gpu_clocked = ring.workload.device.type != "cpu"
-        # On a GPU a baseline that writes is checked too, so that its windows have the same
-        # surroundings. On a processor that would take half of the time.
+        # On a GPU a baseline that writes is searched for poison too, so that its windows have the
+        # same surroundings. On a processor that would take half of the time.
         self.checked = not trusted or (self.gpu_clocked and not discards)
         self.marked = ring.outputs.layout.specs[0].name if discards else ""
         """The output that a baseline which discards the others marks."""
@@ -260,7 +260,13 @@ class WindowTimer:
         return elapsed, clock
 
     def sample(self) -> int:
-        """Return how many launches of a window to check."""
+        """Return how many launches of a window to check; none of a baseline, which is trusted.
+
+        In a block the candidate's windows are first and last, so that each side has one window just
+        after a check.
+        """
+        if self.trusted:
+            return 0
         device, each = self.ring.workload.device.type, self.ring.check_seconds
         if each is None:
             return 1

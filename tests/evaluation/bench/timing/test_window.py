@@ -267,7 +267,7 @@ def test_windows_without_a_graph_start_anywhere_in_the_ring(task: Task) -> None:
 
 def test_outputs_that_are_unwritten_or_wrong_are_rejected(task: Task) -> None:
     with timed(task) as (timer, process):
-        timer.min_checked = 1.0  # however busy the machine is
+        timer.min_checked = 1.0
         timer.capture(8)
         process.writes = False
         with pytest.raises(SubmissionError) as caught:
@@ -288,6 +288,13 @@ def test_baseline_on_a_processor_is_not_checked(task: Task) -> None:
         timer.checked = True
         with pytest.raises(Broken, match="before a timed launch had written"):
             timer.window()
+
+
+def test_values_of_a_baseline_on_a_gpu_are_not_compared(task: Task) -> None:
+    with timed(task, trusted=True) as (timer, process):
+        cast(Any, process.ring).workload.values["shift"] += 1.0
+        timer.checked = True
+        assert all(timer.window() > 0 for _ in range(20))
 
 
 def test_memory_of_a_case_is_that_of_its_first_launch_without_a_graph(task: Task) -> None:
