@@ -191,6 +191,7 @@ class Bench:
 
         Too few blocks, of a machine with other work, are returned as they are, and none where such
         work began later, or the candidate was faster each time than when its windows were chosen.
+        Their `text` says which it was.
         Raises: SubmissionError.
         """
         with ArrivingInputs(
@@ -203,7 +204,10 @@ class Bench:
                 against.forget_windows()
                 found = self.blocks(candidate, against, plan)
             else:
-                found = found.all_disturbed()
+                found = found.void(
+                    f"the candidate's windows were lengthened {MAX_LENGTHENED} times, since it "
+                    "was faster in each measurement than when they were chosen"
+                )
             # Read here too: the return below comes before the later reading, and the checks
             # between run the candidate again, where memory that it overwrote may fail it otherwise.
             candidate.ring.check_guards(candidate.where)
@@ -218,7 +222,9 @@ class Bench:
             hidden = hidden_ns(candidate, against)
             delay = arriving.charged_ns()
         if delay is None:
-            return found.all_disturbed()
+            return found.void(
+                f"windows of the baseline became {arriving.slower:.2f} times as long as before"
+            )
         hidden += delay
         if candidate.process.limits.ranks == 1:  # each rank would need a stage of its own
             staged_inputs.check(candidate, self.memory)

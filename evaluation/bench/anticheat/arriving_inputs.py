@@ -173,6 +173,8 @@ class ArrivingInputs(AbstractContextManager["ArrivingInputs"]):
         self._stages = ExitStack()
         self._stage: Region | None = None
         self._staged: set[int] = set()
+        self.slower = 1.0
+        """How many times as long as usual the baseline's windows were afterwards, if measured."""
 
     def __exit__(self, *raised: object) -> None:
         self._stages.close()
@@ -210,10 +212,10 @@ class ArrivingInputs(AbstractContextManager["ArrivingInputs"]):
             times = dataclasses.replace(times, arriving=arriving)
         if not (times.times_ahead(least_ns) or (charges and times.charged_ns(self._count))):
             return 0.0
-        slower = min(against.window() for _ in range(RUNS)) / times.baseline_window
-        if slower > DISTURBED:
+        self.slower = min(against.window() for _ in range(RUNS)) / times.baseline_window
+        if self.slower > DISTURBED:
             return None
-        times = times.at_speed_of_windows(slower)
+        times = times.at_speed_of_windows(self.slower)
         if ahead := times.times_ahead(least_ns):
             raise SubmissionError(
                 Reason.FORBIDDEN,

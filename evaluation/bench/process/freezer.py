@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping
 
@@ -12,6 +13,13 @@ from evaluation.device_kind import candidate_cores, judge_has_core
 from evaluation.sandbox import procfs
 
 POLL_SECONDS = 0.0002
+
+
+def longest_waits(before: Mapping[int, int], after: Mapping[int, int]) -> tuple[int, int]:
+    """Return the longest wait between two `run_delays`: of other threads, and of this one."""
+    waits = {thread: ns - before.get(thread, 0) for thread, ns in after.items()}
+    own = waits.pop(threading.get_native_id(), 0)
+    return max(waits.values(), default=0), own
 
 
 class Freezer:

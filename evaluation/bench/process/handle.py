@@ -20,7 +20,7 @@ from evaluation.bench.memory import cuda_ipc
 from evaluation.bench.memory.region import Region
 from evaluation.bench.process.failure import failure_of_end, reported_failure
 from evaluation.bench.process.fork_server import MAX_START_SECONDS, ForkServer
-from evaluation.bench.process.freezer import Freezer
+from evaluation.bench.process.freezer import Freezer, longest_waits
 from evaluation.bench.process.limits import ProcessLimits
 from evaluation.bench.process.rank_channels import BY_RANK, RankChannels, RankTimeout
 from evaluation.code.languages import languages
@@ -98,11 +98,8 @@ class ProcessHandle:
         self._clock = clock
         self._shared_bytes = 0
         self._replies_seconds = 0.0
-        self.waited_ns = 0
-        """Longest wait for a core of one of its threads, or of the judge's, in the last request.
-
-        It is 0 where no core is timed.
-        """
+        self.waited_ns = self.judge_waited_ns = 0
+        """Longest waits for a core in the last request: of its threads, and of the judge's."""
         self._prepared: tuple[int, int] | None = None
         """First slot and number of the launches that are prepared."""
         self._ended = False
@@ -383,9 +380,9 @@ class ProcessHandle:
             raise SubmissionError(Reason.TIMEOUT, message) from None
         except ChannelError as error:
             raise self._protocol_error(f"broke the protocol: {error}") from None
-        delays = run_delays(self.limits, self._freezer.pids).items()
+        delays = run_delays(self.limits, self._freezer.pids)
         self._wait_suspended()
-        self.waited_ns = max((ns - waited.get(thread, 0) for thread, ns in delays), default=0)
+        self.waited_ns, self.judge_waited_ns = longest_waits(waited, delays)
         elapsed += max(0, self._freezer.ns_until_stop(cpu_times) - FREE_STOP_NS)
         self._replies_seconds += elapsed / 1e9
         most = max_total_seconds(self.limits.seconds)

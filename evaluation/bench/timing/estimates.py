@@ -7,6 +7,7 @@ is exp(median of the blocks' log ratios).
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 import time
@@ -55,26 +56,43 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Wait:
+    """The longest wait of a thread for a core in one window."""
+
+    process: str
+    """The thread's process: candidate, baseline or judge."""
+    ns: float
+
+
+@dataclass(frozen=True)
 class Window:
-    """One timed window: nanoseconds per launch, and whether other work held it up."""
+    """One timed window: nanoseconds per launch, and the wait for a core that disturbed it."""
 
     ns: float
-    disturbed: bool = False
+    wait: Wait | None = None
+
+    @property
+    def disturbed(self) -> bool:
+        return self.wait is not None
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """The blocks of a case that count, and the number of those that other work disturbed.
+    """The blocks of a case that count, and the number of those that were disturbed.
 
     These are among the others where they were tolerated.
     """
 
     counted: Sequence[Block]
     disturbed: int = 0
+    waits: Sequence[Wait] = ()
+    """The waits of the disturbed windows."""
+    reason: str = ""
+    """Sentence part on why none counts, where that is no wait."""
 
-    def all_disturbed(self) -> Blocks:
-        """Return as many blocks, of which none counts."""
-        return Blocks((), self.disturbed + len(self.counted))
+    def void(self, reason: str) -> Blocks:
+        """Return blocks of which none counts, for this reason."""
+        return dataclasses.replace(self, counted=(), reason=reason)
 
     def is_noisy(self, speedup: Interval, tolerant: bool) -> bool:
         """Return whether a speedup is to be marked as noisy.
@@ -86,9 +104,20 @@ class Blocks:
 
     @property
     def text(self) -> str:
-        """Return a sentence part on the disturbed blocks."""
+        """Return a sentence part on why too few blocks count.
+
+        Of the waits, it names the process that waited in most windows, and its median wait.
+        """
         pairs = self.disturbed + len(self.counted)
-        return f"other work disturbed {self.disturbed} of {pairs} pairs of windows"
+        text = self.reason or f"{self.disturbed} of {pairs} pairs of windows were disturbed"
+        if self.reason or not self.waits:
+            return text
+        process = statistics.mode(wait.process for wait in self.waits)
+        its = [wait.ns for wait in self.waits if wait.process == process]
+        return (
+            f"{text}: in {len(its)} windows a thread of the {process} waited for a core, "
+            f"{statistics.median(its) / 1e6:.2f} ms in the median"
+        )
 
 
 def blocks(
@@ -104,6 +133,7 @@ def blocks(
     `tolerant` it counts, so that this number is reached in any case.
     """
     counted: list[Block] = []
+    waits: list[Wait] = []
     disturbed = own = 0
     ends = time.monotonic() + plan.max_seconds
     while len(counted) < plan.max_blocks:
@@ -111,7 +141,9 @@ def blocks(
         for a, b in ((a1, b1), (a2, b2)):
             own += int(a.disturbed) - int(b.disturbed)
             left_out = (a.disturbed or b.disturbed) and own <= MAX_OWN_DISTURBANCES
-            disturbed += left_out
+            if left_out:
+                disturbed += 1
+                waits += [window.wait for window in (a, b) if window.wait]
             if tolerant or not left_out:
                 counted.append(Block(a.ns, b.ns))
         now = time.monotonic()
@@ -120,7 +152,7 @@ def blocks(
                 break
         elif now > ends or half_width(speedup_of(counted, plan.spread)) < plan.narrow:
             break
-    return Blocks(counted, disturbed)
+    return Blocks(counted, disturbed, waits)
 
 
 def decided(
@@ -135,7 +167,11 @@ def decided(
     while complete and is_undecided() and 2 * (count := len(found.counted)) <= MAX_DECIDING:
         again = more(count)
         complete = len(again.counted) >= count
-        found = Blocks([*found.counted, *again.counted], found.disturbed + again.disturbed)
+        found = Blocks(
+            [*found.counted, *again.counted],
+            found.disturbed + again.disturbed,
+            [*found.waits, *again.waits],
+        )
     return found
 
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from evaluation.bench.memory.ring import BufferRing
 from evaluation.bench.process.handle import ProcessHandle
-from evaluation.bench.timing.estimates import Excess, Window, excess
+from evaluation.bench.timing.estimates import Excess, Wait, Window, excess
 from evaluation.bench.timing.gpu_clock import GpuClock, Moment
 from evaluation.errors import Broken, SubmissionError
 
@@ -123,8 +123,8 @@ class WindowTimer:
         self.count = self.launches = 1
         self.launch_ns = 0.0
         """Nanoseconds per launch of the last window."""
-        self.disturbed = False
-        """Whether other work held up the last window, on a processor."""
+        self.wait: Wait | None = None
+        """The wait for a core that disturbed the last window, on a processor."""
         with attribute_failure(self):
             self._bind()
             trips = EMPTY_TRIPS[ring.workload.device.type]
@@ -224,8 +224,8 @@ class WindowTimer:
         return self.launch_ns
 
     def timed(self) -> Window:
-        """Return one window on fresh inputs, with whether other work held it up."""
-        return Window(self.window(), self.disturbed)
+        """Return one window on fresh inputs, with the wait that disturbed it."""
+        return Window(self.window(), self.wait)
 
     def _run(self) -> tuple[int, GpuClock | None]:
         """Run one window: write inputs, launch, and check what was written.
@@ -248,8 +248,8 @@ class WindowTimer:
                 elapsed = self.process.run(first, launches, ring.poll, self.captured, sampler)
             finally:
                 observation.end()
-        waited = 0 if self.gpu_clocked else self.process.waited_ns
-        self.disturbed = waited > MAX_WAIT_SHARE * elapsed
+        wait = self._longest_wait()
+        self.wait = wait if wait.ns > MAX_WAIT_SHARE * elapsed else None
         elapsed += max(0, ready - READY_NS)
         self.seconds += elapsed / 1e9
         with attribute_failure(self):
@@ -258,6 +258,12 @@ class WindowTimer:
                 ring.verify(first, filled, self.sample(), self.where, observation.undecided)
                 observation.check()
         return elapsed, clock
+
+    def _longest_wait(self) -> Wait:
+        """Return the longest wait of a thread of the process, or of the judge's, in its request."""
+        own = Wait("baseline" if self.trusted else "candidate", self.process.waited_ns)
+        judge = Wait("judge", self.process.judge_waited_ns)
+        return max(own, judge, key=lambda wait: wait.ns)
 
     def sample(self) -> int:
         """Return how many launches of a window to check; none of a baseline, which is trusted.

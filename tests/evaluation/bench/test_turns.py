@@ -11,7 +11,7 @@ from evaluation.bench.anticheat.arriving_inputs import ArrivingInputs
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.timing.estimates import Window
 from evaluation.bench.timing.plan import GPU_SPREAD, Plan
-from evaluation.bench.turns import Bench
+from evaluation.bench.turns import MAX_LENGTHENED, Bench
 from evaluation.errors import SubmissionError
 from evaluation.types import Reason
 
@@ -31,6 +31,8 @@ class Timer:
         self.process = SimpleNamespace(limits=SimpleNamespace(ranks=2))
         self.own, self.overhead = list[float](), list[float]()
         self._overhead_ns, self._overwrites_after = overhead_ns, overwrites_after
+        self.shorter = 0
+        """Measurements of which the windows are found to be too short."""
 
     def timed(self) -> Window:
         self.own.append(2e6)
@@ -38,7 +40,11 @@ class Timer:
         return Window(2e3)
 
     def grow(self, seconds: float) -> bool:
-        return False
+        self.shorter -= 1
+        return self.shorter >= 0
+
+    def forget_windows(self) -> None:
+        pass
 
     def check_guards(self, where: str) -> None:
         if len(self.own) > self._overwrites_after:
@@ -65,9 +71,22 @@ def test_memory_that_is_overwritten_in_later_windows_is_refused() -> None:
     assert caught.value.reason is Reason.OUT_OF_BOUNDS
 
 
-def test_blocks_before_other_work_began_count_as_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_before_other_work_began_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    def charged_ns(arriving: ArrivingInputs) -> None:
+        arriving.slower = 1.3
+
     candidate: Any = Timer(8e5)
-    monkeypatch.setattr(ArrivingInputs, "charged_ns", lambda self: None)
+    monkeypatch.setattr(ArrivingInputs, "charged_ns", charged_ns)
     found = Bench(HostMemory()).judged_blocks(candidate, candidate, PLAN)
     assert not found.counted
-    assert found.text == "other work disturbed 4 of 4 pairs of windows"
+    assert found.text == "windows of the baseline became 1.30 times as long as before"
+
+
+@pytest.mark.parametrize("times", [MAX_LENGTHENED - 1, MAX_LENGTHENED])
+def test_blocks_whose_windows_are_lengthened_each_time_do_not_count(times: int) -> None:
+    candidate: Any = Timer(8e5)
+    candidate.shorter = times
+    found = Bench(HostMemory()).judged_blocks(candidate, Timer(8e5), PLAN)  # type: ignore[arg-type]
+    assert bool(found.counted) is (times < MAX_LENGTHENED)
+    lengthened = "the candidate's windows were lengthened 3 times, since it was faster in each"
+    assert found.text.startswith(lengthened) is (times == MAX_LENGTHENED)

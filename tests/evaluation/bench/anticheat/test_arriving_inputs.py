@@ -103,7 +103,7 @@ def timer_of(process: Launches, window_ns: float | None = None) -> Any:
         gpu_clocked=True,
         own=[window_ns * SLOTS],
         window=lambda: window_ns,
-        timed=lambda: Window(window_ns, disturbed=False),
+        timed=lambda: Window(window_ns),
     )
 
 
@@ -328,7 +328,7 @@ def test_runs_whose_inputs_were_there_come_at_secret_moments_among_windows(
 
         def count(timed: list[int] = timed) -> Window:
             timed[0] += 1
-            return Window(WORK_NS, disturbed=False)
+            return Window(WORK_NS)
 
         begun.clear()
         vars(timer).update(timed=count)

@@ -38,7 +38,7 @@ UNDISTURBED = threading.Lock()
 class Window:
     """Stands in for a process that writes outputs in halves, of `concurrent` launches at a time."""
 
-    waited_ns = 0
+    waited_ns = judge_waited_ns = 0
     peak_gpu_bytes = None
 
     def __init__(self, ring: BufferRing, concurrent: int) -> None:

@@ -78,7 +78,7 @@ class SimulatedProbe:
 class Launches:
     """Stands in for a process; launch n fetches the inputs of the next one if it `fetches` them."""
 
-    waited_ns = 0
+    waited_ns = judge_waited_ns = 0
     peak_gpu_bytes = None
 
     def __init__(self, ring: BufferRing, fetches: Callable[[int], bool]) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from evaluation.bench.memory import cuda_ipc, cuda_runtime
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.layout import Layout, TensorSpec
 from evaluation.bench.process.fork_server import ForkServer
-from evaluation.bench.process.freezer import Freezer
+from evaluation.bench.process.freezer import Freezer, longest_waits
 from evaluation.bench.process.handle import ProcessHandle, run_delays
 from evaluation.bench.process.limits import ProcessLimits
 from evaluation.bench.timing.clock import WindowClock
@@ -52,6 +53,13 @@ def test_waits_for_a_core_are_read_where_cores_are_timed(
 ) -> None:
     found = run_delays(dataclasses.replace(limits, **changed), [os.getpid()])
     assert (os.getpid() in found) is (read and os.getpid() in procfs.run_delays([os.getpid()]))
+
+
+def test_waits_of_the_judge_are_counted_apart() -> None:
+    judge, thread, new_thread = threading.get_native_id(), 1, 2
+    before, after = {judge: 10, thread: 20}, {judge: 110, thread: 60, new_thread: 30}
+    assert longest_waits(before, after) == (40, 100)
+    assert longest_waits({}, {}) == (0, 0)
 
 
 class Device:

@@ -14,6 +14,8 @@ from evaluation.bench.timing import estimates
 from evaluation.bench.timing.estimates import (
     MAX_OWN_DISTURBANCES,
     Block,
+    Blocks,
+    Wait,
     Window,
     excess,
     robust_spread,
@@ -35,8 +37,12 @@ def noisy_blocks(speedup: float, noise: float, count: int, seed: int) -> list[Bl
 
 
 def windows(*times: float) -> Callable[[], Window]:
-    """Return a process whose windows take these times in turn, for ever; negative: disturbed."""
-    return (Window(abs(time), time < 0) for time in itertools.cycle(times)).__next__
+    """Return a process whose windows take these times in turn, for ever; negative: disturbed.
+
+    In those a thread of the judge waits a million times as long.
+    """
+    waits = {time: Wait("judge", -1e6 * time) for time in times if time < 0}
+    return (Window(abs(time), waits.get(time)) for time in itertools.cycle(times)).__next__
 
 
 def test_speedup_is_baseline_time_over_candidate_time() -> None:
@@ -158,7 +164,29 @@ def test_blocks_of_a_busy_machine_end_when_patience_is_over() -> None:
     hurried = dataclasses.replace(PLAN, max_seconds=0.0, patience_seconds=0.0)
     found = estimates.blocks(windows(-100.0), windows(-100.0), hurried)
     assert not found.counted and found.disturbed == 2
-    assert found.text == "other work disturbed 2 of 2 pairs of windows"
+    assert found.text == (
+        "2 of 2 pairs of windows were disturbed: in 4 windows a thread of the judge waited for a "
+        "core, 100.00 ms in the median"
+    )
+
+
+def test_text_of_disturbed_blocks_names_the_process_that_waited_most_often() -> None:
+    waits = [
+        Wait("judge", 9e6),
+        Wait("baseline", 1e6),
+        Wait("baseline", 2e6),
+        Wait("baseline", 4e6),
+    ]
+    text = Blocks([Block(1.0, 1.0)], disturbed=3, waits=waits).text
+    assert text == (
+        "3 of 4 pairs of windows were disturbed: in 3 windows a thread of the baseline waited for "
+        "a core, 2.00 ms in the median"
+    )
+
+
+def test_void_blocks_have_their_reason_as_text() -> None:
+    found = Blocks([Block(1.0, 1.0)], disturbed=1, waits=[Wait("judge", 1e6)]).void("of a reason")
+    assert not found.counted and found.text == "of a reason"
 
 
 def test_disturbed_blocks_that_count_are_measured_up_to_the_minimum() -> None:

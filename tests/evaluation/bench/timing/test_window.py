@@ -12,6 +12,7 @@ import pytest
 from evaluation.bench.memory.ring import BufferRing
 from evaluation.bench.process.handle import ProcessHandle
 from evaluation.bench.timing import window
+from evaluation.bench.timing.estimates import Wait, Window
 from evaluation.bench.timing.window import (
     EAGER_LAUNCHES,
     MAX_RUNS,
@@ -47,7 +48,7 @@ class FakeProcess:
         """Factors by which the launches of each window take longer."""
         self.fails: SubmissionError | None = None
         self.changes_inputs = False
-        self.waited_ns = 0
+        self.waited_ns = self.judge_waited_ns = 0
         self.peak_gpu_bytes = 0
 
     def bind(self, *given: object) -> None:
@@ -486,15 +487,11 @@ def test_candidate_and_baseline_are_bound_to_the_same_memory(task: Task) -> None
             assert own.share() == other.share()
 
 
-@pytest.mark.parametrize(
-    ("waited_ns", "disturbed"), [(0, False), (FIXED // 50, False), (FIXED, True)]
-)
-def test_window_whose_threads_waited_for_a_core_is_disturbed(
-    task: Task, waited_ns: int, disturbed: bool
-) -> None:
-    with BufferRing(OperatorWorkload(task.operator, task.cases(Split.SEEN)[0]), 8) as ring:
-        process = FakeProcess(ring)
-        timer = WindowTimer(cast(ProcessHandle, process), ring, True, where="here")
-        process.waited_ns = waited_ns
-        window = timer.timed()
-    assert window.disturbed is disturbed and window.ns == timer.launch_ns
+@pytest.mark.parametrize("trusted", [False, True])
+def test_window_whose_threads_waited_for_a_core_is_disturbed(task: Task, trusted: bool) -> None:
+    own, judge = Wait("baseline" if trusted else "candidate", FIXED), Wait("judge", 2 * FIXED)
+    share = FIXED // 50
+    with timed(task, 8, trusted=trusted) as (timer, process):
+        for *waits, expected in ((share, share, None), (FIXED, 0, own), (FIXED, 2 * FIXED, judge)):
+            process.waited_ns, process.judge_waited_ns = waits
+            assert timer.timed() == Window(timer.launch_ns, expected)
