@@ -20,9 +20,13 @@ SMALL = 20_000
 Wide = dict[str, torch.Tensor]
 
 
-@pytest.fixture(params=self_tested(TASKS))
-def operator(request: pytest.FixtureRequest) -> Operator:
-    return load_operator(folder_of(TASKS, request.param))
+DEFINED = [
+    (name, function)
+    for name in self_tested(TASKS)
+    for function in ("reference", "magnitude")
+    if f"def {function}(" in (folder_of(TASKS, name) / "reference.py").read_text()
+]
+"""The functions that operators define themselves."""
 
 
 def small_cases(operator: Operator) -> list[Case]:
@@ -42,8 +46,9 @@ def launches(operator: Operator, case: Case) -> list[Wide]:
     ]
 
 
-@pytest.mark.parametrize("function", ["reference", "magnitude"])
-def test_vmap_of_a_reference_equals_single_calls(operator: Operator, function: str) -> None:
+@pytest.mark.parametrize(("name", "function"), DEFINED)
+def test_vmap_of_a_reference_equals_single_calls(name: str, function: str) -> None:
+    operator = load_operator(folder_of(TASKS, name))
     call = getattr(operator.module(), function)
     for case in small_cases(operator):
         scalars = {argument.name: case[argument.name] for argument in operator.scalars}
