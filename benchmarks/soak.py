@@ -43,12 +43,13 @@ from evaluation import JUDGE_VERSION
 from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU, GPU
+from evaluation.judge.report import error_of
 from evaluation.judge.request import SCOPES, Request
 from evaluation.judge.verdict_queue import VerdictQueue, serve
 from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.kinds.kernel.load import load_task
 from evaluation.tasks.spec import Task, find_operators, folder_of
-from evaluation.types import Verdict
+from evaluation.types import Report, Verdict
 
 LANGUAGES = {CPU: ("cpp",), GPU: ("cuda", "triton")}
 FAULTS = {
@@ -209,8 +210,18 @@ def judge(work: Work, cache: Path, fork_server: ForkServer) -> dict[str, Any]:
     if work.kind == GPU:
         used |= {"gpu_bytes": used_on_gpu(), "gpu_kept_bytes": torch.cuda.memory_allocated()}
         used["gpu_peak_bytes"] = max(peak)
+    return {
+        **verdict_of(report),
+        "seconds": report.seconds["total"],
+        "process": os.getpid(),
+        **used,
+    }
+
+
+def verdict_of(report: Report) -> dict[str, str]:
+    """Return a verdict with its message, and the cause of a broken one."""
     verdict = {"verdict": report.verdict.value, "message": report.message}
-    return {**verdict, "seconds": report.seconds["total"], "process": os.getpid(), **used}
+    return verdict | ({"error": error} if (error := error_of(report)) else {})
 
 
 @contextmanager

@@ -6,10 +6,21 @@ from itertools import islice
 from typing import Any
 
 import pytest
+import torch
 
-from benchmarks.soak import MAX_GROWTH_BYTES, failure_of, growth, scoped, summary, work_of
+from benchmarks.soak import (
+    MAX_GROWTH_BYTES,
+    failure_of,
+    growth,
+    scoped,
+    summary,
+    verdict_of,
+    work_of,
+)
 from evaluation.device_kind import CPU, GPU
-from evaluation.types import Verdict
+from evaluation.judge.pipeline import Outcome
+from evaluation.judge.report import failure
+from evaluation.types import GateName, GateResult, Report, Verdict
 
 
 def row(process: int, resident: int, **changes: Any) -> dict[str, Any]:
@@ -47,6 +58,25 @@ def test_summary_counts_verdicts_a_minute_and_keeps_the_broken_ones() -> None:
     assert found["quarters"]["1"]["gpu_peak_bytes"] == [1, 3, 5, 7]
     assert found["broken"] == [broken]
     assert "gpu_peak_bytes" not in found["growth_bytes"]
+
+
+def test_broken_verdict_is_recorded_with_its_cause() -> None:
+    error = torch.OutOfMemoryError("CUDA out of memory")
+    error.add_note("in case large")
+    broken = failure(GateName.GENERALIZATION, error)
+    passed = GateResult(GateName.COMPILE, Verdict.PASSED)
+    assert verdict_of(report(passed, broken)) == {
+        "verdict": "broken",
+        "message": "the judge failed, not the submission",
+        "error": "OutOfMemoryError: CUDA out of memory; in case large",
+    }
+    assert "error" not in verdict_of(report(passed))
+
+
+def report(*gates: GateResult) -> Report:
+    return Outcome([*gates]).report(
+        "scaled/cpp-to-cpp", "", {}, seen=None, unseen=None, noisy=False
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 from evaluation.bench.timing.estimates import NOISY
 from evaluation.bench.timing.intervals import geomean, half_width
 from evaluation.errors import (
+    Broken,
     BuildError,
     Inconclusive,
     NoIsolation,
@@ -18,7 +19,11 @@ from evaluation.errors import (
     SubmissionError,
     TaskError,
 )
-from evaluation.types import GateName, GateResult, Interval, Measurement, Reason, Verdict
+from evaluation.types import GateName, GateResult, Interval, Measurement, Reason, Report, Verdict
+
+
+class DeviceFull(Broken):
+    """Raised where a case needs more memory than the device has free; the message is public."""
 
 
 def passed(gate: GateName, message: str, checks: int = 1, **more: Any) -> GateResult:
@@ -40,17 +45,24 @@ def failure(gate: GateName, error: Exception) -> GateResult:
             return GateResult(gate, Verdict.INCONCLUSIVE, Reason.MACHINE_BUSY, str(error))
         case NoIsolation():
             return GateResult(gate, Verdict.BROKEN, Reason.NO_ISOLATION, str(error))
+    notes: Sequence[str] = getattr(error, "__notes__", ())
     culprit = "the code of the task" if isinstance(error, TaskError) else "the judge"
     return GateResult(
         gate,
         Verdict.BROKEN,
         Reason.JUDGE_ERROR,
-        f"{culprit} failed, not the submission",
+        str(error) if isinstance(error, DeviceFull) else f"{culprit} failed, not the submission",
         private={
-            "error": f"{type(error).__name__}: {error}",
+            "error": "; ".join((f"{type(error).__name__}: {error}", *notes)),
             "trace": "".join(traceback.format_exception(error)),
         },
     )
+
+
+def error_of(report: Report) -> str:
+    """Return the error behind a broken verdict, which is for staff only; empty for others."""
+    broken = (gate for gate in report.gates if gate.verdict is Verdict.BROKEN)
+    return next((str(gate.private.get("error", "")) for gate in broken), "")
 
 
 def overall(measurements: Sequence[Measurement]) -> Interval | None:

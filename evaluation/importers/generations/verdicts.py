@@ -13,6 +13,7 @@ from evaluation import JUDGE_VERSION
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.errors import TaskError
 from evaluation.importers.generations.records import MAX_MESSAGE
+from evaluation.judge.report import error_of
 from evaluation.judge.request import Request
 from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.kinds.kernel.load import load_task
@@ -179,7 +180,7 @@ def _message(report: Report) -> str:
     last = _decisive(report)
     rule = f"{last.rule}: " if last.rule else ""
     if report.verdict is Verdict.BROKEN:
-        return str(last.private.get("error") or report.message)
+        return error_of(report) or report.message
     if last.gate is GateName.COMPILE and last.compiler and report.verdict is Verdict.FAILED:
         errors = [d for d in last.compiler[-1].diagnostics if d.severity == "error"]
         if errors and errors[0].message not in report.message:

@@ -22,6 +22,7 @@ from evaluation.bench.profiling.tools import Tool, tools
 from evaluation.code.languages import languages
 from evaluation.device_kind import GPU
 from evaluation.errors import Broken, RequestError
+from evaluation.judge.report import error_of
 from evaluation.judge.request import Request
 from evaluation.kinds.kernel import judge as kernel_judge
 from evaluation.kinds.kernel.builds import Build, build
@@ -75,7 +76,7 @@ def profile_submission(request: Request, case: Case) -> Profile:
         return Profile(case.name, reason=Reason.NO_DEVICE, message=why)
     report = kernel_judge.evaluate(dataclasses.replace(request, stage="build", scope="round"))
     if report.verdict is Verdict.BROKEN:
-        raise Broken(str(report.gates[-1].private.get("error", report.message)))
+        raise Broken(error_of(report) or report.message)
     if report.verdict is not Verdict.PASSED:
         return Profile(case.name, reason=report.reason, message=report.message)
     with ExitStack() as stack:

@@ -36,6 +36,7 @@ from evaluation.errors import Broken, Unsupported
 from evaluation.kinds.kernel import control
 from evaluation.kinds.kernel.baselines import cached_times
 from evaluation.kinds.kernel.builds import Build
+from evaluation.kinds.kernel.case_failures import failures_named, names_case
 from evaluation.kinds.kernel.rules import kept_rules
 from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.sandbox import untrusted_files
@@ -109,8 +110,9 @@ class MeasurementSession:
         if self._preferred:
             self.process(self._preferred)
         if self.task.kind == GPU:
-            workload = self._workload(self.task.checked_cases()[0])
-            with BufferRing(workload, 2, self._memory) as ring:
+            case = self.task.checked_cases()[0]
+            workload = self._workload(case)
+            with failures_named(case), BufferRing(workload, 2, self._memory) as ring:
                 ring.refill(0, 2)
                 ring.poll()
                 workload.reference.expected(workload.reference.draw())
@@ -169,6 +171,7 @@ class MeasurementSession:
     def _spend(self, name: str, seconds: float) -> None:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
+    @names_case
     def call(self, case: Case) -> None:
         """Load the candidate, find its entry point and run it once. Raises SubmissionError."""
         with BufferRing(self._workload(case), 2, self._memory) as ring:
@@ -178,6 +181,7 @@ class MeasurementSession:
             candidate.run(0, 2)
             candidate.require_idle()
 
+    @names_case
     def check(self, case: Case, thorough: bool = True) -> float:
         """Check the candidate's outputs on one case, with every input family from secret seeds.
 
@@ -207,6 +211,7 @@ class MeasurementSession:
                 worst = max(worst, compare_launches(reference, inputs, outputs, ring.secret, where))
         return worst
 
+    @names_case
     def kept_rules(self, case: Case) -> list[str]:
         """Return the rules of precision that the candidate keeps on inputs as its suite draws them.
 
@@ -230,6 +235,7 @@ class MeasurementSession:
         candidate.require_idle()
         return [ring.outputs.slot(slot) for slot in range(len(inputs))]
 
+    @names_case
     def measure(self, case: Case, plan: Plan, baseline: str = "") -> Measurement:
         """Measure the candidate against a live baseline on one case.
 
@@ -328,9 +334,12 @@ class MeasurementSession:
         entrants = [self._entrant(name) for name in names]
         guess = self._floor_ns(case, self.device.memory_bytes) / EFFICIENCY
         where = f"case {case.name}"
-        with self._bench.timers(
-            self._workload(case), self.device, plan, entrants, where, guess
-        ) as timers:
+        with (
+            failures_named(case),
+            self._bench.timers(
+                self._workload(case), self.device, plan, entrants, where, guess
+            ) as timers,
+        ):
             yield timers
             for timer in timers:
                 self._spend("clocked", timer.seconds)
