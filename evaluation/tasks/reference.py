@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import gc
 import itertools
 import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,6 +22,9 @@ from evaluation.tasks.operator import TF32, Operator
 from evaluation.tasks.task_code import Launches
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance
 from evaluation.types import Argument, Case, Comparison
+
+if TYPE_CHECKING:
+    from evaluation.tasks.task_code import Enough, Outputs
 
 CPU = torch.device("cpu")
 Tensors = Mapping[str, torch.Tensor]
@@ -134,7 +139,7 @@ class Reference:
         checks = any(a.compare in CHECKS for a in self.operator.outputs)
         until = None if enough is None or checks else suffice
         for roundings in itertools.cycle((1.0, max(1.0, self._tolerance.c2))):
-            exact, sizes = launches.outputs(roundings, until, self._cut)
+            exact, sizes = _outputs_of(launches, roundings, until, self._cut)
             largest = with_earlier(sizes)
             yield self._bounded(inputs, launches, exact, largest, self._tolerance)
 
@@ -145,7 +150,7 @@ class Reference:
         """
         inputs = {**inputs, **self.weights}
         launches = self._code.launches(self.case, inputs, many=True)
-        exact, sizes = launches.outputs(cut=self._cut)
+        exact, sizes = _outputs_of(launches, cut=self._cut)
         return self._bounded(inputs, launches, exact, sizes, self._tolerance)
 
     def bounds(
@@ -153,7 +158,7 @@ class Reference:
     ) -> dict[str, tuple[ExpectedOutput, ...]]:
         """Return the expected outputs for each of several tolerances, of the same roundings."""
         launches = self._code.launches(self.case, inputs)
-        exact, sizes = launches.outputs()
+        exact, sizes = _outputs_of(launches)
         each = [self._bounded(inputs, launches, exact, sizes, t) for t in tolerances]
         return {name: tuple(outputs[name] for outputs in each) for name in each[0]}
 
@@ -225,3 +230,17 @@ class Reference:
                 size = size.view(*launches, *between, *size.shape[len(launches) :]).clamp_(min=1)
                 gain = size if gain is None else torch.maximum(gain, size)
         return gain
+
+
+def _outputs_of(
+    launches: Launches, roundings: float = 1.0, enough: Enough | None = None, cut: float = 0.0
+) -> tuple[Outputs, Outputs]:
+    """Return outputs and sizes of roundings; they are computed again where memory was too small.
+
+    The tensors of the first time are free then, and what lay in pieces between them is whole.
+    """
+    with suppress(torch.OutOfMemoryError):
+        return launches.outputs(roundings, enough, cut)
+    gc.collect()
+    torch.cuda.empty_cache()
+    return launches.outputs(roundings, enough, cut)

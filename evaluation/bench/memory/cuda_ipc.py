@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import time
 from collections.abc import Callable
 from typing import Any
@@ -76,6 +77,7 @@ class DeviceBlock:
         try:
             call("cudaMalloc", ctypes.byref(self.pointer), ctypes.c_size_t(size))
         except Broken:
+            gc.collect()
             torch.cuda.empty_cache()  # PyTorch keeps what expected outputs have taken
             call("cudaMalloc", ctypes.byref(self.pointer), ctypes.c_size_t(size))
         call("cudaIpcGetMemHandle", ctypes.byref(handle), self.pointer)

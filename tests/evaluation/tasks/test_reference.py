@@ -114,6 +114,33 @@ def test_expected_of_many_without_vmap_calls_each_launch(floats: Reference) -> N
         torch.testing.assert_close(found[name].allowed, output.allowed)
 
 
+def without_memory(reference: Reference, times: int) -> Reference:
+    """Return a reference for which a GPU has too little memory the first `times`."""
+    module, left = reference.operator.module(), [*range(times)]
+
+    def exact(**inputs: Any) -> Any:
+        if left:
+            raise torch.OutOfMemoryError(f"CUDA out of memory, {left.pop()} left")
+        return module.exact(**inputs)
+
+    changed = SimpleNamespace(**{**vars(module), "exact": exact})
+    return Reference(with_reference(reference.operator, changed), reference.case)
+
+
+def test_expected_outputs_are_computed_again_once_cached_memory_is_free(
+    floats: Reference,
+) -> None:
+    inputs = floats.draw()
+    found = without_memory(floats, 1).expected(inputs)
+    for name, output in floats.expected(inputs).items():
+        assert torch.equal(found[name].exact, output.exact)
+
+
+def test_expected_outputs_that_never_fit_raise_the_second_error(floats: Reference) -> None:
+    with pytest.raises(torch.OutOfMemoryError, match="0 left"):
+        without_memory(floats, 2).expected(floats.draw())
+
+
 def test_integer_outputs_must_be_exact(integers: Reference) -> None:
     inputs = stacked(integers, 3)
     expected_of_all = integers.expected_of_many(inputs)
