@@ -60,11 +60,11 @@ class InputGenerator:
                 z += LARGE * (1 - 2 * (torch.arange(size, device=self.device) % 2)).view(
                     (size,) if z.dim() else ()
                 )
-        return z * scale
+        return z.mul_(scale)
 
     def uniform(self, shape: Sequence[int], low: float, high: float) -> Tensor:
         unit = torch.rand(tuple(shape), generator=self.generator, device=self.device)
-        return unit * (high - low) + low
+        return unit.mul_(high - low).add_(low)
 
     def integers(self, shape: Sequence[int], low: int, high: int) -> Tensor:
         """Return integers from `low` to `high - 1`, int64."""

@@ -68,6 +68,8 @@ class BufferRing:
         self.workload = workload
         self.slots = slots
         self.late, self.late_whole = workload.late, workload.late_whole
+        if memory.device.type != "cpu":
+            cuda_ipc.free_unused()  # of another case, which processes have no use for
         inputs, outputs = (Layout.of(each, slots) for each in (workload.inputs, workload.outputs))
         self.inputs = memory.region("inputs", inputs.shuffled())
         # On a GPU the order in which outputs are written is sampled, in one pass over the memory.
@@ -116,7 +118,10 @@ class BufferRing:
 
     @cached_property
     def _pool(self) -> InputPool:
-        return self.workload.pool(self._random)
+        pool = self.workload.pool(self._random)
+        if self._on_gpu:
+            cuda_ipc.free_unused()  # to draw takes several times what it leaves
+        return pool
 
     # Writes before a launch
 

@@ -51,7 +51,7 @@ TF32_LIKE = "bfloat16_tflops"
 """The peak that that of TensorFloat-32 follows from."""
 COMPUTED_TWICE = 2
 """Number of input families, drawn in secret, that are computed once more on other values."""
-CHECKED_TOGETHER, MAX_CHECKED_BYTES = 5, 2 << 30
+CHECKED_TOGETHER, MAX_CHECKED_BYTES = 5, 1 << 30
 """Launches of one request of a check on a GPU, and bytes of their tensors; one launch in any case.
 Their inputs lie there twice: as they were drawn, and in the memory that is shared.
 """

@@ -18,9 +18,9 @@ from evaluation.types import Argument, Case
 
 FAMILIES = ("nominal", "outliers", "nominal", "shifted")
 """Input families of the drawn sets, which are mixed so that all launches look alike."""
-MAX_POOL_BYTES = 8 << 30
-"""Drawn sets of a pool beyond the first two take no more: a problem's inputs can fill a tenth of a
-GPU.
+MAX_POOL_BYTES = 3 << 30
+"""Drawn sets of a pool beyond the first two take no more: they lie beside the ring and the float64
+values of a launch, all of which fit a GPU of 40 GB.
 """
 
 

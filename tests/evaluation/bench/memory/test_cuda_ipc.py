@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,3 +27,31 @@ def test_memory_that_pytorch_keeps_is_freed_before_an_allocation_fails(
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("empty_cache"))
     cuda_ipc.DeviceBlock(1 << 20)
     assert calls == ["cudaMalloc", "empty_cache", "cudaMalloc", "cudaIpcGetMemHandle"]
+
+
+@pytest.mark.parametrize(("unused", "freed"), [(1 << 30, []), (3 << 30, [True])])
+def test_memory_that_pytorch_keeps_is_freed_if_it_is_large(unused: int, freed: list[bool]) -> None:
+    found: list[bool] = []
+    cuda_ipc.free_unused(
+        SimpleNamespace(
+            memory_allocated=lambda: 5 << 30,
+            memory_reserved=lambda: (5 << 30) + unused,
+            empty_cache=lambda: found.append(True),
+        )
+    )
+    assert found == freed
+
+
+@pytest.mark.parametrize(
+    ("size", "allocated"),
+    [
+        (1 << 20, 1 << 21),
+        (4 << 30, 5 << 30),
+        (7 << 30, cuda_ipc.LARGEST_RING_BYTES),
+        (9 << 30, 9 << 30),
+    ],
+)
+def test_an_allocation_has_a_quarter_to_spare_up_to_the_longest_ring(
+    size: int, allocated: int
+) -> None:
+    assert cuda_ipc.allocation_bytes(size) == allocated

@@ -253,7 +253,7 @@ def test_pool_writes_an_input_of_a_range_into_rows_of_any_order(dtype: torch.dty
 
 @pytest.mark.parametrize(
     ("set_bytes", "families"),
-    [(0, 4), (1 << 20, 4), (2 << 30, 4), (3 << 30, 2), (8 << 30, 2), (64 << 30, 2)],
+    [(0, 4), (1 << 20, 4), (768 << 20, 4), (1 << 30, 3), (2 << 30, 2), (64 << 30, 2)],
 )
 def test_pool_of_large_inputs_has_fewer_sets(set_bytes: int, families: int) -> None:
     assert len(families_of(set_bytes)) == families

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluation.bench.memory.cuda_ipc import allocation_bytes
+from evaluation.bench.memory.cuda_ipc import LARGEST_RING_BYTES, allocation_bytes
 from evaluation.bench.memory.layout import Layout
-from evaluation.bench.memory.workload import Workload
+from evaluation.bench.memory.workload import Workload, slot_bytes
+from evaluation.bench.turns import MAX_RING_BYTES
 from evaluation.device_kind import GPU
 from evaluation.kinds.kernel.load import load_task
 from evaluation.kinds.kernel.session import CHECKED_TOGETHER, checked_together
-from evaluation.kinds.kernel.workload import OperatorWorkload
+from evaluation.kinds.kernel.workload import OperatorWorkload, families_of
 from evaluation.tasks.spec import Task, find_operators
 from evaluation.types import Split
 
@@ -56,3 +57,39 @@ def test_check_of_an_own_task_takes_a_quarter_of_the_card(operator: str) -> None
     for case in task.cases(Split.SEEN):
         workload = OperatorWorkload(task.operator, case, torch.device("cuda"))
         assert check_bytes(workload) < CARD / 4
+
+
+def timed_bytes(workload: Workload, copies: float) -> int:
+    """Return the bytes of timing: the ring, a stage of two launches, the pool and a check.
+
+    A check has the inputs of a launch once more, and `copies` of them in float64.
+    """
+    slots = max(2, MAX_RING_BYTES // slot_bytes(workload))
+    ring = sum(
+        allocation_bytes(Layout.of(specs, slots).size)
+        for specs in (workload.inputs, workload.outputs)
+    )
+    stage = allocation_bytes(Layout.of(workload.inputs, 2).size)
+    inputs = sum(spec.bytes for spec in workload.inputs)
+    pool = (len(families_of(inputs)) + 1) * inputs
+    wide = sum(
+        spec.bytes // spec.itemsize * 8
+        for spec in workload.inputs
+        if spec.torch_dtype.is_floating_point
+    )
+    return ring + stage + pool + inputs + int(copies * wide)
+
+
+def test_largest_case_of_attention_is_timed_on_three_quarters_of_the_card() -> None:
+    task = load_task(TASKS, "attention_decode", "cuda-to-cuda", GPU)
+    (case,) = (case for case in task.cases(Split.UNSEEN) if case.name == "llama-8b-large-batch")
+    workload = OperatorWorkload(task.operator, case, torch.device("cuda"))
+    # Keys and values in float64, gathered, and one of both scaled and once more in order.
+    assert timed_bytes(workload, 3.1) < CARD * 3 / 4
+
+
+def test_longest_ring_fits_what_an_allocation_may_spare(task: Task) -> None:
+    for cols in (64, 4096):
+        workload = on_gpu(task, rows=64, cols=cols)
+        slots = MAX_RING_BYTES // slot_bytes(workload)
+        assert Layout.of(workload.inputs, min(4096, slots)).size <= LARGEST_RING_BYTES
