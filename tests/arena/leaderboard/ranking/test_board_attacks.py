@@ -139,7 +139,7 @@ def hardware_of(operator: str) -> Any:
 
 
 @pytest.mark.parametrize("version", ["3", "7"])
-def test_newcomer_takes_nothing_of_the_published_results(
+def test_newcomer_takes_nothing_of_judged_results(
     lines,  # noqa: F811
     client,
     tmp_path,
@@ -148,7 +148,7 @@ def test_newcomer_takes_nothing_of_the_published_results(
     version,
 ):
     """Nor does the first verdict by a newer judge empty a board."""
-    load(lines, tmp_path / "published.jsonl")
+    load(lines, tmp_path / "runs.jsonl")
     queries = [
         {"origin": origin, **more}
         for origin in ("arena", "all")
@@ -195,9 +195,9 @@ def test_experiment_with_nothing_solved_never_ranks_above_a_solved_task(client, 
     assert text.index(">winner</a>") < text.index(">loser</a>")
 
 
-def test_experiment_of_published_results_ranks_what_is_solved_first(lines, client, tmp_path):  # noqa: F811
-    """Two published runs whose agents share no task, of which one failed."""
-    load(lines, tmp_path / "published.jsonl")
+def test_experiment_of_judged_runs_ranks_what_is_solved_first(lines, client, tmp_path):  # noqa: F811
+    """Two judged runs whose agents share no task, of which one failed."""
+    load(lines, tmp_path / "runs.jsonl")
     before = rows(client, track="cuda-to-cuda")
     judged = Run.objects.filter(agent__open_book=False).order_by("pk")
     lost = judged.filter(status="failed").first()

@@ -1,4 +1,4 @@
-"""Tests of the board against a ranking computed independently, on published and random results."""
+"""Tests of the board against a ranking computed independently, on judged and random results."""
 
 from __future__ import annotations
 
@@ -28,23 +28,15 @@ from tests.arena.independent_ranking import VERDICT_TO_VERDICT, Record, Speedup,
 pytestmark = pytest.mark.django_db
 
 ROOT = Path(__file__).resolve().parents[4]
-PUBLISHED = ROOT / "benchmarks/published/h200.jsonl.xz"
+JUDGED = Path(__file__).with_name("runs.jsonl.xz")
 BY = ("seen", "unseen")
 
 
 @pytest.fixture(scope="module")
 def lines() -> list[dict[str, Any]]:
-    """Return the published runs without events and rounds, which no board reads."""
-    with lzma.open(PUBLISHED) as file:
-        found = [json.loads(line) for line in file]
-    for line in found:
-        line |= {"events": [], "blobs": {}, "experiment": None}
-        line["run"]["last_seq"] = 0
-        whole = line["run"]["final_round"] is None
-        for submission in line["submissions"]:
-            made = submission["evaluations"]
-            submission["evaluations"] = [each for each in made if whole or each["scope"] == "final"]
-    return found
+    """Return 120 runs of ten tracks that were judged on an H200, without events and sources."""
+    with lzma.open(JUDGED) as file:
+        return [json.loads(line) for line in file]
 
 
 def category_of(operator: str) -> str:
@@ -79,7 +71,7 @@ def held_out(cases: list[dict[str, Any]], judge: str) -> Speedup | None:
 
 
 def records_of(lines: list[dict[str, Any]]) -> list[Record]:
-    """Return the records of published lines, computed from their gates and single cases alone."""
+    """Return the records of lines, computed from their gates and single cases alone."""
     found = []
     for line in lines:
         run = line["run"]
@@ -167,10 +159,8 @@ def assert_board_equals(
     return rows
 
 
-def test_boards_of_the_published_results_equal_those_computed_from_single_cases(
-    lines, client, tmp_path
-):
-    load(lines, tmp_path / "published.jsonl")
+def test_boards_of_judged_runs_equal_those_computed_from_single_cases(lines, client, tmp_path):
+    load(lines, tmp_path / "runs.jsonl")
     records = records_of(lines)
     assert len(records) == 120
     every = {f"{task.operator.slug}/{task.track}" for task in Task.objects.all()}
@@ -227,7 +217,7 @@ def _assert_interval_is_that_of_random_errors(
             assert math.log(row[f"{prefix}{end}"]) == pytest.approx(wanted, abs=0.05 * width)
 
 
-def test_summary_of_each_published_run_equals_that_of_its_cases(lines):
+def test_summary_of_each_judged_run_equals_that_of_its_cases(lines):
     """The columns of a run that boards read are those of its final verdict's single cases."""
     for line, record in zip(lines, records_of(lines), strict=True):
         run = line["run"]
