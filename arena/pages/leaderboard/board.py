@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.paginator import Page, Paginator
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.safestring import SafeString
@@ -91,6 +91,7 @@ CSV_COLUMNS = (
 
 @require_safe
 def leaderboard(request: HttpRequest) -> HttpResponse:
+    """Show the board that is asked for; by default one with ranks, if there is any."""
     asked, problems = filters_of(request)
     view, wrong = view_of(request)
     now = snapshot()
@@ -110,6 +111,9 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     )
     judges = [option for option in options(filters, "judge", now) if option.count]
     narrowed = replace(filters, judge="", task_set="") != plain
+    elsewhere = [] if shown.ranked or narrowed else _elsewhere(shown, now)
+    if elsewhere and not request.GET:
+        return redirect(elsewhere[0][1])
     key = ("table", asked, view, page.number)
     context = {
         **_view_context(asked, view),
@@ -123,7 +127,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "narrowed": narrowed or bool(asked.judge or asked.task_set),
         "core": filters.task_set == CORE,
         "tasks": shown.sorted_tasks if shown.size <= MAX_TASKS_LISTED else [],
-        "elsewhere": [] if shown.ranked or narrowed else _elsewhere(shown, now),
+        "elsewhere": elsewhere,
         "origins": _links(request, options(filters, "origin", now), "origin", filters.origin),
         "judges": _links(request, judges, "judge", filters.judge),
         "judge_choices": [(o.value, f"{o.label} ({o.count})") for o in judges],

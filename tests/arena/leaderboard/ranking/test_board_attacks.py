@@ -166,6 +166,14 @@ def test_newcomer_takes_nothing_of_judged_results(
     assert first_of_page(client, track="cuda-to-cuda", origin="all") == ("tuner", 1)
 
 
+def test_board_without_a_choice_is_one_with_ranks(lines, client, tmp_path):  # noqa: F811
+    load(lines, tmp_path / "runs.jsonl")
+    answer = client.get("/leaderboard/", follow=True)
+    assert answer.context["filters"].track == "cuda-to-cuda"
+    core = client.get("/leaderboard/", {"track": ""}).content.decode()
+    assert "No agent has a rank here" in core and "of cuda-to-cuda</a>" in core
+
+
 def test_experiment_with_nothing_solved_never_ranks_above_a_solved_task(client, task, hardware):
     """Where the agents of an experiment share no task."""
     plan = {
