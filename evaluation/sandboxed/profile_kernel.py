@@ -97,7 +97,7 @@ def _slot(job: Mapping[str, Any], case: Any, arguments: Any) -> dict[str, Any]:
 
     import torch
 
-    from evaluation.tasks.domain import dtype_of, shape_of
+    from evaluation.shapes import dtype_of, shape_of
     from evaluation.tasks.input_families import InputGenerator, torch_dtype
 
     reference = runpy.run_path(job["reference"])

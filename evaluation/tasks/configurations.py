@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evaluation.device_kind import CPU, GPU
-from evaluation.tasks.domain import WHOLE as WHOLE_DTYPES
-from evaluation.tasks.domain import Choices, Domain, LogUniform, Range, symbols_of
+from evaluation.shapes import WHOLE as WHOLE_DTYPES
+from evaluation.shapes import symbols_of
+from evaluation.tasks.domain import Choices, Domain, LogUniform, Range
 from evaluation.tasks.expressions import Expression
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF
 from evaluation.tasks.toml_reader import Table

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from evaluation.errors import TaskError
-from evaluation.tasks.domain import dtype_of, shape_of
+from evaluation.shapes import dtype_of, shape_of
 from evaluation.tasks.float64 import lifted
 from evaluation.tasks.input_families import InputGenerator
 from evaluation.tasks.operation_count import counted_cost

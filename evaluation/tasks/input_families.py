@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from evaluation.tasks.domain import FAMILIES
+from evaluation.shapes import FAMILIES
 
 SMALL_ELEMENTS = 1 << 19
 """Largest case that every family is drawn for."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
+from evaluation.shapes import dtype_of
 from evaluation.tasks import suite_call
-from evaluation.tasks.domain import dtype_of
 from evaluation.tasks.float64 import outputs_of, widened
 from evaluation.tasks.input_families import InputGenerator, torch_dtype
 from evaluation.tasks.properties import Distances, measured_property

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from evaluation.tasks.domain import dtype_of, shape_of, tensor_bytes
+from evaluation.shapes import dtype_of, shape_of, tensor_bytes
 from evaluation.tasks.input_families import torch_dtype
 from evaluation.types import Argument, Case
 

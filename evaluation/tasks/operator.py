@@ -10,8 +10,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from evaluation.errors import TaskError
+from evaluation.shapes import FAMILIES, WHOLE, elements, symbols_of
 from evaluation.tasks.configurations import Limits
-from evaluation.tasks.domain import FAMILIES, WHOLE, Domain, elements, symbols_of
+from evaluation.tasks.domain import Domain
 from evaluation.tasks.source import Source
 from evaluation.tasks.task_code import TaskCode, code_of, require_here
 from evaluation.tasks.tolerance import Tolerance

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from evaluation.tasks.domain import FAMILIES, dtype_of
+from evaluation.shapes import FAMILIES, dtype_of
 from evaluation.tasks.input_families import torch_dtype
 from evaluation.tasks.operator import TF32, Operator
 from evaluation.tasks.task_code import Launches

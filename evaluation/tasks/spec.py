@@ -12,8 +12,9 @@ from pathlib import Path
 
 from evaluation.device_kind import CPU, GPU, kind_of
 from evaluation.errors import TaskError
+from evaluation.shapes import FAMILIES, ITEM_BYTES, WHOLE, factors
 from evaluation.tasks.configurations import read_configurations
-from evaluation.tasks.domain import FAMILIES, ITEM_BYTES, WHOLE, Domain, factors
+from evaluation.tasks.domain import Domain
 from evaluation.tasks.operator import IEEE, PRECISIONS, Languages, Operator, Track
 from evaluation.tasks.source import read_source
 from evaluation.tasks.tolerance import UNIT_ROUNDOFF, Tolerance

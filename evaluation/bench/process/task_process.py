@@ -31,7 +31,7 @@ from evaluation.device_kind import CPU, GPU
 from evaluation.errors import Broken, SubmissionError, TaskError
 from evaluation.sandbox import untrusted_files
 from evaluation.sandbox.channel import Message
-from evaluation.tasks.domain import ITEM_BYTES, dtype_of, shape_of
+from evaluation.shapes import ITEM_BYTES, dtype_of, shape_of
 from evaluation.tasks.input_families import torch_dtype
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.toml_reader import read_text

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evaluation.tasks.domain import WHOLE
+from evaluation.shapes import WHOLE
 from evaluation.types import Argument
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from evaluation.code.languages.cuda import RULES
 from evaluation.device_kind import GPU
 from evaluation.errors import BuildError
 from evaluation.sandboxed import build_torch
-from evaluation.tasks.domain import dtype_of, shape_of
+from evaluation.shapes import dtype_of, shape_of
 from evaluation.types import Case, CompilerOutput
 
 if TYPE_CHECKING:

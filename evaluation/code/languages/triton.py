@@ -21,7 +21,7 @@ from evaluation.code.languages import Language, Texts, TrivialSource
 from evaluation.errors import BuildError, Rejected, SubmissionError
 from evaluation.sandbox import launch, resource_watch, untrusted_files
 from evaluation.sandboxed import build_triton
-from evaluation.tasks.domain import ITEM_BYTES, dtype_of, shape_of
+from evaluation.shapes import ITEM_BYTES, dtype_of, shape_of
 from evaluation.types import (
     Argument,
     Case,

@@ -25,7 +25,7 @@ from evaluation.kinds.kernel.admission.fit import (
     small_cases,
     write,
 )
-from evaluation.tasks.domain import FAMILIES, dtype_of, shape_of
+from evaluation.shapes import FAMILIES, dtype_of, shape_of
 from evaluation.tasks.input_families import torch_dtype
 from evaluation.tasks.operation_count import counted_cost
 from evaluation.tasks.operator import Operator

@@ -40,7 +40,7 @@ from evaluation.kinds.kernel.case_failures import failures_named, names_case
 from evaluation.kinds.kernel.rules import kept_rules
 from evaluation.kinds.kernel.workload import OperatorWorkload
 from evaluation.sandbox import untrusted_files
-from evaluation.tasks.domain import tensor_bytes
+from evaluation.shapes import tensor_bytes
 from evaluation.tasks.input_families import families_for
 from evaluation.tasks.operator import TF32, Operator
 from evaluation.tasks.reference import Tensors

@@ -10,8 +10,8 @@ import torch
 from evaluation.bench.memory.input_pool import InputPool, Tensors
 from evaluation.bench.memory.layout import TensorSpec
 from evaluation.bench.memory.verify import acceptable, compare_launch
+from evaluation.shapes import dtype_of, shape_of
 from evaluation.tasks.defaults import bounds_of
-from evaluation.tasks.domain import dtype_of, shape_of
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import CPU, Reference
 from evaluation.types import Argument, Case

@@ -9,7 +9,7 @@ import pytest
 
 from evaluation.device_kind import GPU
 from evaluation.kinds.kernel.load import load_operator
-from evaluation.tasks.domain import tensor_bytes
+from evaluation.shapes import tensor_bytes
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.spec import folder_of, self_tested
 from evaluation.types import Split

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from evaluation.tasks.domain import FAMILIES
+from evaluation.shapes import FAMILIES
 from evaluation.tasks.input_families import SMALL_ELEMENTS, InputGenerator, families_for
 
 

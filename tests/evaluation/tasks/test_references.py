@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from evaluation.kinds.kernel.load import load_operator
-from evaluation.tasks.domain import FAMILIES, elements
+from evaluation.shapes import FAMILIES, elements
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import Reference
 from evaluation.tasks.spec import folder_of, self_tested

@@ -17,7 +17,8 @@ from evaluation.errors import TaskError
 from evaluation.kinds.kernel.builds import baselines
 from evaluation.kinds.kernel.load import load_operator, load_task, load_tasks
 from evaluation.kinds.kernel.workspace_files import starter_files
-from evaluation.tasks.domain import Choices, LogUniform, elements, extent, shape_of, tensor_bytes
+from evaluation.shapes import elements, extent, shape_of, tensor_bytes
+from evaluation.tasks.domain import Choices, LogUniform
 from evaluation.tasks.spec import OPEN_TRACK, find_operators, folder_of
 from evaluation.types import Case, Split
 

@@ -15,7 +15,7 @@ from evaluation.errors import SubmissionError
 from evaluation.kinds.kernel.load import load_operator, load_task
 from evaluation.kinds.kernel.workspace_files import starter_files
 from evaluation.sandboxed.kernels.python_file import load_function
-from evaluation.tasks.domain import FAMILIES, elements, shape_of
+from evaluation.shapes import FAMILIES, elements, shape_of
 from evaluation.tasks.operator import Example, Operator
 from evaluation.tasks.reference import Reference
 from evaluation.tasks.spec import folder_of, self_tested

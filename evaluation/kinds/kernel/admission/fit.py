@@ -21,8 +21,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
+from evaluation.shapes import WHOLE, dtype_of, shape_of
 from evaluation.tasks.defaults import fixed_seeds
-from evaluation.tasks.domain import WHOLE, dtype_of, shape_of
 from evaluation.tasks.float64 import outputs_of
 from evaluation.tasks.input_families import torch_dtype
 from evaluation.tasks.operation_count import OperationCount

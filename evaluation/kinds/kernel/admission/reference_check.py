@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import torch
 
 from evaluation.errors import TaskError
-from evaluation.tasks.domain import FAMILIES, shape_of
+from evaluation.shapes import FAMILIES, shape_of
 from evaluation.tasks.float64 import outputs_of, widened
 from evaluation.tasks.input_families import InputGenerator
 from evaluation.tasks.spec import Task

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from evaluation.kinds.kernel.admission.fit import one_thread, small_cases
-from evaluation.tasks.domain import dtype_of, tensor_bytes
+from evaluation.shapes import dtype_of, tensor_bytes
 from evaluation.tasks.float64 import lifted, outputs_of, widened
 from evaluation.tasks.input_families import torch_dtype
 from evaluation.tasks.operator import Operator

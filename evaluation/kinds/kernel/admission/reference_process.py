@@ -23,7 +23,7 @@ from evaluation.kinds.kernel.admission import reference_mutants, task_checks
 from evaluation.kinds.kernel.admission.fit import Fit, Worst
 from evaluation.kinds.kernel.admission.reference_check import check_reference
 from evaluation.kinds.kernel.load import load_operator
-from evaluation.tasks.domain import FAMILIES
+from evaluation.shapes import FAMILIES
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.spec import Task, load_task_of, reference_hash
 from evaluation.tasks.tolerance import Tolerance

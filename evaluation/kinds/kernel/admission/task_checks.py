@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from evaluation.tasks.domain import tensor_bytes
+from evaluation.shapes import tensor_bytes
 from evaluation.tasks.reference import Reference
 from evaluation.tasks.spec import Task
 from evaluation.types import Case, Comparison, Split, TaskCheck

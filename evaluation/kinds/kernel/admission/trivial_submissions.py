@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evaluation.code.languages import languages
-from evaluation.tasks.domain import factors, symbols_of
+from evaluation.shapes import factors, symbols_of
 from evaluation.tasks.operator import Example, Operator
 from evaluation.types import Argument
 

@@ -11,7 +11,7 @@ import torch
 from evaluation.__main__ import NOT_PASSED, main
 from evaluation.kinds.kernel.admission import fit
 from evaluation.kinds.kernel.load import load_operator
-from evaluation.tasks.domain import FAMILIES
+from evaluation.shapes import FAMILIES
 from evaluation.tasks.loaded_code import run_here
 from evaluation.tasks.tolerance import Tolerance
 

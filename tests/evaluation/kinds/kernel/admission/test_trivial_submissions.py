@@ -21,7 +21,7 @@ from evaluation.kinds.kernel.builds import build
 from evaluation.kinds.kernel.load import load_operator, load_task
 from evaluation.kinds.kernel.workload import values_of
 from evaluation.sandboxed.kernels import loader
-from evaluation.tasks.domain import dtype_of, elements, shape_of
+from evaluation.shapes import dtype_of, elements, shape_of
 from evaluation.tasks.operator import Operator, Track
 from evaluation.tasks.spec import Task, find_operators, folder_of
 from evaluation.types import Case
