@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from evaluation.tasks.float64 import Lifted, lifted_arguments, outputs_of
+from evaluation.tasks.operation_count import terms_of
 from evaluation.tasks.tolerance import SMALLEST_NORMAL, UNIT_ROUNDOFF
 
 PROBES = 8
@@ -106,7 +108,6 @@ FACTORISATIONS = tuple(
 
 Source: Higham, "Accuracy and Stability of Numerical Algorithms", on backward stability.
 """
-LINEAR_ALGEBRA = ("linalg_", "triangular_solve", "cholesky", "_linalg_", "lu_", "_fft")
 
 
 @contextmanager
@@ -194,6 +195,7 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
         shape, device = (NOISE_ELEMENTS[generator.device.type],), generator.device
         noise = torch.rand(shape, generator=generator, device=device, dtype=torch.float64)
         self._noise = noise.mul_(2).sub_(1)
+        self._error_room = torch.empty_like(noise[: len(noise) // 2])
         self._random = random.Random(int(noise[0] * 2**53))
         self._probabilities = 0  # the address of those that the last operation gave
 
@@ -205,6 +207,8 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
             result = func(*args, **named)
             return _of_terms(result, getattr(args[0], "terms", 1.0)) if func.is_view else result
         decomposed = decomposition_table.get(func)
+        if decomposed and name.startswith(INTERPOLATIONS):
+            decomposed = partial(_interpolated, decomposed)
         if name == "convolution_backward" and sum(args[-1]) > 1:
             decomposed = _each_gradient
         if decomposed is not None and name.rstrip("_") not in KEPT:
@@ -213,7 +217,7 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
             if found is not NotImplemented:
                 self._probabilities = found.data_ptr() if name in PROBABILITIES else 0
                 return found
-        terms = _terms(name, args, named)
+        terms = terms_of(name, args, named)
         given, self._probabilities = self._probabilities, 0
         weighs = given and name in PRODUCTS and args[PRODUCTS[name]].data_ptr() == given
         if name in OPERANDS and _cut_unit.get():
@@ -240,7 +244,8 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
                 error += self._error(a, (_product_unit.get() / self._unit) ** 2) @ b
             result = result + named.get("alpha", 1) * error
         in_place = func._schema.is_mutable and not name.startswith("_")
-        result = tree_map(lambda value: self._disturbed(value, terms, in_place), result)
+        held = {a.untyped_storage().data_ptr() for a in args if torch.is_tensor(a)}
+        result = tree_map(lambda value: self._disturbed(value, terms, in_place, held), result)
         return _of_terms(result, terms if name in SUMS else 1.0)
 
     def _cut(self, value: torch.Tensor, unit: float) -> torch.Tensor:
@@ -300,20 +305,26 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
     def _scale(self, terms: float) -> float:
         return self._unit * math.sqrt(max(terms, 1))
 
-    def _disturbed(self, value: Any, terms: float, in_place: bool = False) -> Any:
+    def _disturbed(
+        self, value: Any, terms: float, in_place: bool = False, held: Collection[int] | None = None
+    ) -> Any:
+        """Return a disturbed tensor, in the memory of `value` unless an argument holds it, too."""
         if not torch.is_tensor(value) or value.dtype is not torch.float64 or not value.numel():
             return value
-        flat = value.contiguous().view(-1)
-        result, scale = torch.empty_like(flat), self._scale(terms)
+        flat, scale = value.contiguous().view(-1), self._scale(terms)
         each = [torch.stack(part.abs().aminmax()) for part in _parts(flat)]
         ends = torch.stack(each).tolist()  # read in one transfer from a GPU
         far_from_zero = all(least >= FAR_FROM_ZERO for least, _ in ends)
+        finite = all(math.isfinite(most) for _, most in ends)  # those of a mask are not
+        own = finite and held is not None and flat.untyped_storage().data_ptr() not in held
+        result = flat if own else torch.empty_like(flat)
         for part, noise, out in self._parts(flat, result):
             if far_from_zero:
                 torch.addcmul(part, part, noise, value=scale, out=out)  # the same in one operation
             else:
-                self._error_of_part(part, noise, terms, out).add_(part)
-        if not all(math.isfinite(most) for _, most in ends):  # such as those of a mask
+                error = self._error_of_part(part, noise, terms, self._error_room[: len(part)])
+                torch.add(error, part, out=out)
+        if not finite:
             result = torch.where(flat.isfinite(), result, flat)
         return value.copy_(result.view(value.shape)) if in_place else result.view(value.shape)
 
@@ -339,43 +350,15 @@ def _of_terms(result: Any, terms: float) -> Any:
     return result
 
 
-def _terms(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:
-    """Return how many terms an operation adds up for one element, 1 for an elementwise one.
-
-    An addend counts as a term, also of a sum made before: an accumulator may begin with it.
-    """
-    match name:
-        case "add" | "add_" | "sub" | "sub_":
-            sums = [terms + 1 for each in args if (terms := getattr(each, "terms", 1.0)) > 1]
-            return min(sums) if sums and all(map(torch.is_tensor, args)) else 1.0
-        case "mm" | "bmm" | "mv" | "dot":
-            return float(args[0].shape[-1])
-        case "addmm" | "baddbmm" | "addmv":
-            return float(args[1].shape[-1] + 1)
-        case "convolution":
-            weight, transposed, groups = args[1], args[6], args[8]
-            window = math.prod(weight.shape[2:])
-            each = weight.shape[0] // groups if transposed else weight.shape[1]
-            return float(window * each + 1)
-        case "convolution_backward":
-            return _terms_of_gradient(*args)
-        case "sum" | "mean" | "prod" | "var" | "linalg_vector_norm":
-            return _reduced(args, kwargs)
-        case "cumsum" | "cumprod" | "logcumsumexp":
-            return float(args[0].shape[args[1]]) if args[0].dim() else 1.0
-        case "avg_pool1d" | "avg_pool2d" | "avg_pool3d":
-            return float(math.prod(args[1]) ** (1 if len(args[1]) > 1 else 2))
-        case "_adaptive_avg_pool2d" | "_adaptive_avg_pool3d":
-            sizes = zip(args[0].shape[-len(args[1]) :], args[1], strict=True)
-            return float(math.prod(_largest_window(size, cells) for size, cells in sizes))
-        case "index_add" | "scatter_add" | "scatter_add_" | "index_add_" | "_cdist_forward":
-            return float(max(1, args[-1].numel() // max(1, args[0].numel()))) + 1
-        case "_embedding_bag" | "_embedding_bag_forward_only":
-            ends = torch.cat([args[2][1:], args[2].new_full((1,), args[1].numel())])
-            return float(max(1, int((ends - args[2]).max())))
-    if name.startswith(LINEAR_ALGEBRA):
-        return float(max((size for a in args if torch.is_tensor(a) for size in a.shape), default=1))
-    return 1.0
+def _interpolated(
+    decomposed: Any, x: torch.Tensor, size: Sequence[int], *more: Any
+) -> torch.Tensor:
+    """Return what an interpolation gives, some planes at a time: it has eight tensors as large."""
+    found = x.new_empty(*x.shape[:2], *size)
+    planes = max(1, NOISE_ELEMENTS[x.device.type] // max(1, math.prod(size) * len(x)))
+    for some, room in zip(*(torch.split(each, planes, 1) for each in (x, found)), strict=True):
+        room.copy_(decomposed(some, size, *more))
+    return found
 
 
 def _each_gradient(*args: Any) -> tuple[Any, ...]:
@@ -389,29 +372,6 @@ def _each_gradient(*args: Any) -> tuple[Any, ...]:
         else None
         for is_wanted, mask in each
     )
-
-
-def _terms_of_gradient(gradient: torch.Tensor, x: Any, weight: torch.Tensor, *rest: Any) -> float:
-    """Return the terms of an element of the one wanted gradient of a convolution."""
-    transposed, groups, wanted = rest[4], rest[6], rest[7]
-    if not wanted[0]:  # of the weight and the bias, a sum over the places of all images
-        large = x if transposed and wanted[1] else gradient
-        return float(large.numel() // max(1, large.shape[1]))
-    each = weight.shape[1] if transposed else weight.shape[0] // groups
-    return float(math.prod(weight.shape[2:]) * each)
-
-
-def _largest_window(size: int, cells: int) -> int:
-    """Return the size of the largest window of adaptive pooling, whose windows may overlap."""
-    starts, ends = range(0, size * cells, size), range(size, size * (cells + 1), size)
-    return max(-(-end // cells) - start // cells for start, end in zip(starts, ends, strict=True))
-
-
-def _reduced(args: Any, kwargs: Mapping[str, Any]) -> float:
-    """Return the size of the dimensions that a reduction is over."""
-    dims = next((a for a in args[1:] if isinstance(a, list | tuple)), kwargs.get("dim"))
-    dims = [dims] if isinstance(dims, int) else dims or range(args[0].dim())
-    return float(max(1, math.prod(args[0].shape[d] for d in dims if args[0].dim())))
 
 
 def size_of_roundings(
@@ -433,31 +393,34 @@ def size_of_roundings(
             with _Recorder() as recorder:  # type: ignore[no-untyped-call]
                 exact = outputs_of(reference(**given))
             batched = recorder.can_batch and elements <= MAX_BATCHED
-        sizes = [torch.zeros_like(y, dtype=torch.float64) for y in exact]
+        sizes = [torch.zeros(y.shape, dtype=torch.float64, device=y.device) for y in exact]
         if any(y.is_floating_point() for y in exact):
             enough = None if batched or rounded else enough
             right = enough and enough(tuple(sizes))  # within the roundings of the outputs alone
             for found in () if right else _probes(reference, given, generator, roundings, batched):
                 for size, y, other in zip(sizes, exact, found, strict=True):
                     if y.is_floating_point():
-                        _raise_to_change(size, y, other)
-                if enough and enough(tuple(size / (UNIT * roundings) for size in sizes)):
+                        _raise_to_change(size, y, other, UNIT * roundings)
+                del found, other  # the next run needs their memory
+                if enough and enough(tuple(sizes)):
                     break
-            for size in sizes:
-                size.div_(UNIT * roundings)
         for number in rounded:
             sizes[number].zero_()
         for _ in range(MANY_PROBES // PROBES if rounded else 0):
             for found in _probes(reference, given, generator, MANY, batched):
                 for number in rounded:
-                    _raise_to_change(sizes[number], exact[number], found[number])
+                    _raise_to_change(sizes[number], exact[number], found[number], 1.0)
     return tuple(sizes)
 
 
-def _raise_to_change(size: torch.Tensor, exact: torch.Tensor, other: torch.Tensor) -> None:
-    """Raise `size` to the change of each element that is larger."""
-    change = (other.double() - exact.double()).abs_().nan_to_num_(0.0, 0.0, 0.0)
-    torch.maximum(size, change, out=size)
+def _raise_to_change(
+    size: torch.Tensor, exact: torch.Tensor, other: torch.Tensor, unit: float
+) -> None:
+    """Raise `size` to the change of each element in units that is larger."""
+    flat = (_parts(each.reshape(-1)) for each in (size, exact, other))
+    for part, y, changed in zip(*flat, strict=True):
+        change = (changed.double() - y.double()).abs_().nan_to_num_(0.0, 0.0, 0.0)
+        torch.maximum(part, change.div_(unit), out=part)
 
 
 def _probes(
@@ -490,5 +453,5 @@ def _probes(
             pass
     for _ in range(PROBES):
         with disturbed:
-            found = outputs_of(reference(**given))
-        yield found
+            found = [outputs_of(reference(**given))]
+        yield found.pop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from itertools import accumulate
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from evaluation.tasks.roundings import (
     MAX_BATCHED,
     PROBES,
     UNIT,
+    Disturbed,
     disturbed_by,
     operands_cut,
     products_rounded_to,
@@ -448,3 +450,33 @@ def test_each_gradient_of_a_convolution_is_a_sum_of_its_own_length(transposed: b
     # Six terms of an input's gradient; hundreds of that of the weight and of the bias.
     assert relative[1] > 3 * relative[0]
     assert relative[2] > 3 * relative[0]
+
+
+def test_a_result_is_disturbed_in_its_memory_and_an_argument_is_not() -> None:
+    x = torch.rand(6, 4, dtype=torch.float64) + 1
+    before = x.clone()
+    with Disturbed(torch.Generator().manual_seed(3), 1.0):
+        torch.unsafe_split(x, 2)  # like a view, which these are not for PyTorch
+        torch.ops.aten.reshape(x.T, (24,))
+        product = x * 3
+    assert torch.equal(x, before)
+    assert 0 < float((product / 3 - x).abs().max()) < 8 * UNIT
+
+
+def test_interpolation_of_some_planes_at_a_time_equals_that_of_all() -> None:
+    x = torch.rand(2, 5, 16, 16, dtype=torch.float64)
+    with Disturbed(torch.Generator().manual_seed(3), 0.0):
+        found = F.interpolate(x, (512, 512), mode="bilinear")
+    torch.testing.assert_close(found, F.interpolate(x, (512, 512), mode="bilinear"))
+
+
+def test_estimate_of_an_interpolation_takes_six_times_its_output() -> None:
+    x = torch.rand(1, 8, 16, 16, dtype=torch.float64)
+    resized = lifted(lambda x: F.interpolate(x, (512, 512), mode="bilinear"))
+    generator = torch.Generator().manual_seed(3)
+    with torch.profiler.profile(profile_memory=True) as profile:
+        size_of_roundings(resized, {"x": x}, generator)
+    events = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
+    changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+    peak = max(accumulate(size for _, size in changes))
+    assert peak < 6 * x[0, :, 0, 0].numel() * 512 * 512 * 8
