@@ -88,7 +88,9 @@ class BufferRing:
         """Seconds of the last check of one launch's values."""
         self.polled: list[tuple[torch.Tensor, torch.Tensor]] = []
         """Memory of each output, and the numbers of the elements that `poll` reads."""
-        self._poll_found_poison = False
+        self._polled_launches = torch.zeros(0, dtype=torch.int64)
+        self._found_unwritten: list[int] = []
+        """Launches of which `poll` read an element that still held its poison."""
         self._device = memory.device
         self._on_gpu = on_gpu
         self._shapes = {spec.name: spec.shape for spec in (*workload.inputs, *workload.outputs)}
@@ -175,6 +177,7 @@ class BufferRing:
             chosen = torch.randint(count, (MAX_POLLED,), generator=self._random)
             chosen[0] = count - 1
             slots = slots[chosen]
+        self._polled_launches = slots - first
         rows = self._rows_of(self.outputs, slots)
         for spec in self.outputs.layout.specs:
             column = self.outputs.column(spec.name)
@@ -192,8 +195,10 @@ class BufferRing:
         A process that reports completion too early makes the timed read wait, or is found not to
         have written.
         """
-        flags = [unwritten(memory[chosen], self.secret).any() for memory, chosen in self.polled]
-        self._poll_found_poison = bool(torch.stack(flags).any()) if flags else False
+        flags = [unwritten(memory[chosen], self.secret) for memory, chosen in self.polled]
+        found = torch.stack(flags).any(0) if flags else None
+        some = found is not None and bool(found.any())  # one transfer ends the window
+        self._found_unwritten = self._polled_launches[found].tolist() if some else []
 
     def verify(
         self,
@@ -207,16 +212,22 @@ class BufferRing:
 
         Some launches are searched for poison. The values of `sample` launches, which may be 0, are
         compared with the reference. Both are chosen in secret. No values are known for launches
-        that are `undecided`.
+        that are `undecided`: their inputs may have changed while they ran. Those that count their
+        inputs and then place them may leave places unwritten.
 
         Raises: SubmissionError naming `where`.
         """
-        if self._poll_found_poison:
+        decided = [launch for launch in range(count) if launch not in undecided]
+        if set(self._found_unwritten).difference(undecided):
             raise SubmissionError(
                 Reason.STALE_OUTPUT, f"{where}: answered before a timed launch had written"
             )
-        length = -(-count // POISON_DIVISOR[self._device.type])
-        rows = self._rows(self.outputs, first + secrets.randbelow(count - length + 1), length)
+        length = min(len(decided), -(-count // POISON_DIVISOR[self._device.type]))
+        start = secrets.randbelow(len(decided) - length + 1)
+        searched = torch.tensor(
+            decided[start : start + length], dtype=torch.int64, device=self._device
+        )
+        rows = self._rows_of(self.outputs, searched + first)
         for spec in self.outputs.layout.specs:
             column = self.outputs.column(spec.name)
             parts = self._one_by_one(rows, column.shape[1])
@@ -225,7 +236,6 @@ class BufferRing:
                 raise SubmissionError(
                     Reason.STALE_OUTPUT, f"{where}: {spec.name} of a timed launch was not written"
                 )
-        decided = [launch for launch in range(count) if launch not in undecided]
         if sample := min(sample, len(decided)):
             chosen = random.Random(secrets.randbits(256)).sample(decided, sample)
             started = time.perf_counter()

@@ -182,6 +182,23 @@ def test_verify_of_undecided_launches_compares_no_values(task: Task) -> None:
         ring.verify(1, 4, sample=4, where="here", undecided=range(4))
 
 
+@pytest.mark.parametrize("elements", [1, None], ids=["one place", "all places"])
+def test_verify_of_undecided_launches_lets_them_leave_places_unwritten(
+    task: Task, elements: int | None
+) -> None:
+    with BufferRing(OperatorWorkload(task.operator, case_of(task, 8, 32)), slots=4) as ring:
+        for _ in range(8):
+            ring.refill(1, 4)
+            poison = ring.outputs.slot(3)["out"].clone()
+            compute(ring, range(4))
+            ring.outputs.slot(3)["out"].view(-1)[:elements] = poison.view(-1)[:elements]
+            ring.poll()
+            ring.verify(1, 4, sample=0, where="here", undecided=[2])  # the window's third launch
+        with pytest.raises(SubmissionError) as caught:
+            ring.verify(1, 4, sample=4, where="here", undecided=[1, 3])
+        assert caught.value.reason is Reason.STALE_OUTPUT
+
+
 @pytest.mark.parametrize("role", ["inputs", "outputs"])
 def test_guard_band_of_any_row_is_checked(task: Task, role: str) -> None:
     with BufferRing(OperatorWorkload(task.operator, case_of(task, 8, 32)), slots=4) as ring:
