@@ -82,7 +82,7 @@ def _profile(job: Mapping[str, Any], output: int) -> dict[str, Any]:
     case = Case(**{**job["case"], "split": Split(job["case"]["split"])})
     arguments = [Argument(**argument) for argument in job["arguments"]]
     kernel = loader(job["loader"]).load(Path(job["folder"]), job["entry"])
-    slots = [_slot(job, case, arguments) for _ in range(job["slots"])]
+    slots = slots_of(job, case, arguments, "cuda")
     if isinstance(kernel, TorchKernel):
         kernel.suite_call = job["suite_call"]
     launch = kernel.bind(arguments, slots)
@@ -91,28 +91,28 @@ def _profile(job: Mapping[str, Any], output: int) -> dict[str, Any]:
     return dict(tools()[job["tool"]].watch(lambda: launch(1, job["launches"])))
 
 
-def _slot(job: Mapping[str, Any], case: Any, arguments: Any) -> dict[str, Any]:
-    """Return the arguments of one launch: generated inputs and uninitialised outputs."""
-    import runpy
-
+def slots_of(
+    job: Mapping[str, Any], case: Any, arguments: Sequence[Any], device: str
+) -> list[dict[str, Any]]:
+    """Return the arguments of each launch: generated inputs and uninitialised outputs."""
     import torch
 
     from evaluation.shapes import dtype_of, shape_of
-    from evaluation.tasks.input_families import InputGenerator, torch_dtype
+    from evaluation.tasks.defaults import load_reference
+    from evaluation.tasks.input_families import torch_dtype
+    from evaluation.tasks.loaded_code import LoadedCode
 
-    reference = runpy.run_path(job["reference"])
-    generator = torch.Generator("cuda").manual_seed(SEED)
-    inputs = reference["inputs"](case, InputGenerator(generator, "nominal"))
-    slot: dict[str, Any] = dict(job["values"])
-    for argument in arguments:
-        if argument.role == "scalar":
-            continue
-        dtype = torch_dtype(dtype_of(argument, case))
-        if argument.role == "input":
-            slot[argument.name] = inputs[argument.name].to(dtype).contiguous()
-        else:
-            slot[argument.name] = torch.empty(shape_of(argument, case), dtype=dtype, device="cuda")
-    return slot
+    path = Path(job["reference"])
+    module = load_reference(path.read_text(encoding="utf-8"), path, tuple(arguments))
+    seeds = [SEED] * job["slots"]
+    drawn = LoadedCode(module, arguments).draw(case, torch.device(device), "nominal", seeds)
+    outputs = [a for a in arguments if a.role == "output"]
+    types = {a.name: torch_dtype(dtype_of(a, case)) for a in outputs}
+    for slot in drawn:
+        slot |= job["values"]
+        for a in outputs:
+            slot[a.name] = torch.empty(shape_of(a, case), dtype=types[a.name], device=device)
+    return drawn
 
 
 def _import_evaluation() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from evaluation.__main__ import BAD_REQUEST, NOT_PASSED, main, serve_request
 from evaluation.bench.profiling.kernels import (
@@ -25,16 +26,19 @@ from evaluation.errors import RequestError
 from evaluation.judge import report_text
 from evaluation.judge.request import Request
 from evaluation.kinds.kernel import profile as profiling
+from evaluation.kinds.kernel.builds import Build
+from evaluation.kinds.kernel.load import load_task
 from evaluation.sandbox import launch
 from evaluation.sandbox.features import isolation_features
 from evaluation.sandbox.policy import Policy
 from evaluation.sandbox.resource_watch import SECONDS, Excess
 from evaluation.sandboxed import profile_kernel
 from evaluation.tasks.spec import Task
-from evaluation.types import Case, KernelProfile, Profile, Reason, Split, to_json
+from evaluation.types import Argument, Case, KernelProfile, Profile, Reason, Split, to_json
 from tests.evaluation.conftest import OPERATORS
 
 HERE = Path(__file__).parent
+TASKS = HERE.parents[3] / "tasks"
 CASE = Case("wide", Split.SEEN, "nominal", "float32", {})
 LAUNCHED = {
     "name": "void (anonymous namespace)::rms<float, 4>(float const*, int)",
@@ -288,3 +292,16 @@ def test_split_policy_lets_the_confined_child_write_its_proc(
     assert inside == ["refused", "refused"], "the child of a confined process"
     parted = run([*starts, CONFINES], outer, tmp_path, POLICY=inner)
     assert parted == ["refused", "opened"], "one that confined itself"
+
+
+@pytest.mark.parametrize("name", ["rms_norm", "gelu", "bilinear_resize"])
+def test_launches_of_a_profile_have_inputs_though_a_reference_defines_none(name: str) -> None:
+    task = load_task(TASKS, name, "torch-to-triton")
+    case = task.cases(Split.SEEN)[0]
+    built = Build("candidate", "triton", HERE)
+    job = json.loads(json.dumps(profiling._job(task, built, case, "ncu", tools()["ncu"])))
+    arguments = [Argument(**argument) for argument in job["arguments"]]
+    slots = profile_kernel.slots_of(job, case, arguments, "cpu")
+    assert len(slots) == job["slots"] > 0
+    tensors = [argument.name for argument in arguments if argument.role != "scalar"]
+    assert all(torch.is_tensor(slot[name]) for slot in slots for name in tensors)
