@@ -48,6 +48,7 @@ from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
 from arena.leaderboard.ranking.table import TaskFacts
 from arena.leaderboard.ranking.task_sets import TaskSet, planned_tasks, task_set
 from arena.runs.scoring.judges import age_of, ages_of
+from evaluation.device_kind import GPU
 
 ORIGINS = {ARENA: "Agents of this arena", EXTERNAL: "Agents of users", EVERY: "All agents"}
 OF_BOARD = ("hardware", "suite", "track", "judge")
@@ -119,7 +120,7 @@ def board(filters: Filters = NO_FILTERS, shown: Snapshot | None = None) -> Board
 
 
 def boards(shown: Snapshot, origin: str = NO_FILTERS.origin) -> list[Board]:
-    """Return the board of every device that has results, the one with the most first."""
+    """Return the board of every device that has results: GPUs first, and those with the most."""
     devices = options(Filters(origin=origin), "hardware", shown)
     found = [each.value for each in devices if each.count]
     return [board(Filters(hardware=value, origin=origin), shown) for value in found]
@@ -205,6 +206,7 @@ def options(filters: Filters, facet: str, shown: Snapshot | None = None) -> list
     """Return the values of a filter, each with its number of results under the other filters.
 
     Devices and versions of the judge depend on each other: each is counted without the other.
+    Devices with results come first, and of these GPUs and then those with the most.
     """
     now = shown or snapshot()
     cleared: dict[str, Any] = {facet: EVERY if facet == "origin" else ""}
@@ -375,8 +377,10 @@ def _options(shown: Snapshot, filters: Filters, facet: str) -> list[Option]:
     counts = shown.table.facets[facet].counts(rows)
     catalog = shown.catalog
     if facet == "hardware":
-        found = [Option(d.slug, d.name, counts.get(d.slug, 0)) for d in catalog.devices.values()]
-        return sorted(found, key=lambda option: (-option.count, option.value))
+        devices = catalog.devices.values()
+        found = [Option(d.slug, d.name, counts.get(d.slug, 0)) for d in devices]
+        gpus = {device.slug for device in devices if device.kind == GPU}
+        return sorted(found, key=lambda o: (not o.count, o.value not in gpus, -o.count, o.value))
     if facet == "origin":
         counts[EVERY] = len(rows)
         return [Option(name, label, counts.get(name, 0)) for name, label in ORIGINS.items()]

@@ -434,3 +434,11 @@ def test_ratio_of_intervals_is_wider_than_either():
     quotient = ratio(Interval(2.0, 1.8, 2.2), Interval(4.0, 3.6, 4.4))
     assert quotient.speedup == 0.5
     assert quotient.low < 0.5 * 1.8 / 2.0 and quotient.high > 0.5 * 2.2 / 2.0
+
+
+def test_board_without_a_choice_is_that_of_a_gpu(judged):
+    gpu = Hardware.objects.create(slug="gpu", name="GPU", kind="gpu", queue="hw.gpu")
+    for task in ("relu", "gelu"):
+        judged("a", task, 2.0)
+    judged("b", "relu", 1.5, hardware=gpu)
+    assert boards.board(Filters()).filters.hardware == gpu.slug
