@@ -11,7 +11,8 @@ are not found.
 
 Of an operator with structured inputs, all inputs of a launch arrive late: a mixture of two positive
 definite matrices is none, and an honest kernel may refuse it. They are those of a launch far behind
-the one that runs, so that none begins while they are copied.
+the one that runs, so that none begins while they are copied. So do those of an operator of whole
+numbers alone: a counting sort whose inputs change between its two reads writes beyond its outputs.
 """
 
 from __future__ import annotations

@@ -39,7 +39,11 @@ class OperatorWorkload:
         self.values = values_of(operator, case)
         self.inputs = _specs(operator.activations, case)
         self.outputs = _specs(operator.outputs, case)
-        self.late = not any(argument.structured for argument in operator.inputs)
+        whole_numbers = not any(
+            spec.torch_dtype.is_floating_point or spec.torch_dtype.is_complex
+            for spec in (*self.inputs, *self.outputs)
+        )
+        self.late = not (whole_numbers or any(each.structured for each in operator.inputs))
 
     @property
     def weights(self) -> dict[str, torch.Tensor]:

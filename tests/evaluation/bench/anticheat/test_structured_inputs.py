@@ -66,6 +66,24 @@ def test_structured_inputs_that_take_long_to_copy_never_arrive_late() -> None:
     assert late.launches == late.moments == late.in_time() == []
 
 
+def test_inputs_of_an_operator_of_whole_numbers_alone_arrive_late_together() -> None:
+    """A counting sort would find other numbers when it places than when it counted."""
+    sorting = load_operator(TASKS / "Index" / "moe_sort_tokens")
+    reducing = load_operator(TASKS / "Reduce" / "argmax")
+    assert not OperatorWorkload(sorting, sorting.cases[0]).late
+    assert OperatorWorkload(reducing, reducing.cases[0]).late
+    case = min(sorting.cases, key=sorting.elements)
+    with BufferRing(OperatorWorkload(sorting, case), SLOTS) as ring:
+        ring.refill(0, SLOTS)
+        given = {bytes(ring.inputs.row(slot).tolist()) for slot in range(SLOTS)}
+        late = LateInputs(ring, 0, SLOTS)
+        late.write_decoys()
+        assert all(bytes(ring.inputs.row(slot).tolist()) in given for slot in range(SLOTS))
+        assert all(launch >= SLOTS // 4 for launch in late.launches)
+        late.inject_missing()
+        ring.check_inputs("here")
+
+
 class StructuredAhead(Window):
     """Decomposes all matrices of a window, or of a part of it, when its first launch begins."""
 
