@@ -9,7 +9,7 @@ from ninja import Field, Query, Router, Schema
 
 from arena.errors import NotFound
 from arena.leaderboard.kernels.claims import by_model
-from arena.published.kernels import KernelFilters, kernels, selected
+from arena.published.kernels import KernelFilters, kernels, selected, unknown
 from arena.published.models import PublishedKernel
 from arena.runs.strict import derived
 
@@ -90,6 +90,7 @@ class KernelOut(Schema):
 
 class KernelsOut(Schema):
     count: int
+    unknown: list[str]
     kernels: list[KernelOut]
 
 
@@ -122,11 +123,13 @@ def list_claims(
 ) -> dict[str, Any]:
     """List published kernels with their claims and verdicts, the largest claims first.
 
-    `count` is the number of all that the filters select.
+    `count` is the number of all that the filters select. `unknown` has a sentence for each filter
+    whose value no kernel has.
     """
-    found = selected(kernels(), KernelFilters(**dict(filters)))
+    every, chosen = kernels(), KernelFilters(**dict(filters))
+    found = selected(every, chosen)
     shown = found[page.offset : page.offset + page.limit]
-    return {"count": len(found), "kernels": shown}
+    return {"count": len(found), "unknown": unknown(every, chosen), "kernels": shown}
 
 
 @router.get("/models", response=list[ModelOut])

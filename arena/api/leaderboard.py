@@ -82,9 +82,9 @@ def leaderboard(
 ) -> dict[str, Any]:
     """Rank the agents on one device; see /methodology/#ranking.
 
-    Without `hardware` it is the device with the most results. `filters` name it, and the judge's
-    version and the task set. `unknown` has a sentence for each filter whose value stands for
-    nothing.
+    Without `hardware` it is the GPU with the most results, or the CPU where no GPU has any.
+    `filters` name it, and the judge's version and the task set. `unknown` has a sentence for each
+    filter whose value stands for nothing.
     """
     chosen = Filters(**dict(filters))
     found = board(chosen)

@@ -100,7 +100,7 @@ def _models(found: tuple[PublishedKernel, ...]) -> Models | None:
 
 
 def _first_forest(now: Snapshot) -> Figure | None:
-    """Return the chart of the leaders on the device with the most results."""
+    """Return the chart of the leaders on the first device of the boards."""
     found = next((_with_ranks(board, now) for board in boards(now)), None)
     rows = (found.ranked or found.rows)[:MAX_CARD_ROWS] if found else []
     return forest_chart(rows) if rows else None

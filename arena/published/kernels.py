@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 
 from arena.catalog.models import Task
+from arena.filters import unknown_value
 from arena.published.models import PublishedFile, PublishedKernel
 from arena.published.outcomes import OUTCOMES
 
@@ -80,6 +81,15 @@ def choices(found: Sequence[PublishedKernel], name: str) -> list[tuple[str, str]
     else:
         order = sorted(counts, key=lambda value: labels[value].lower())
     return [(value, f"{labels[value]} ({counts[value]:,})") for value in order if value]
+
+
+def unknown(found: Sequence[PublishedKernel], filters: KernelFilters) -> list[str]:
+    """Return a sentence for each filter whose value no kernel has."""
+    return [
+        unknown_value("class" if name == "outcome" else name, value)
+        for name, value in filters.chosen.items()
+        if all(value_of(each, name) != value for each in found)
+    ]
 
 
 def task_of(kernel: PublishedKernel) -> Task | None:

@@ -208,6 +208,8 @@ def test_api_has_the_same_filters(client: Any, tmp_path: Path) -> None:
     assert kernel["judged"]["device"] == "NVIDIA H100 80GB HBM3" and kernel["licence"] == ""
     assert client.get(f"/api/v1/claims/{kernel['id']}").json() == kernel
     assert client.get("/api/v1/claims/none").status_code == 404
+    other = client.get("/api/v1/claims?model=none").json()
+    assert other == {"count": 0, "unknown": ["There is no model “none” here."], "kernels": []}
     models = client.get("/api/v1/claims/models?model=Model+B").json()
     assert [(each["model"], each["judged"]) for each in models] == [("Model B", 2)]
 

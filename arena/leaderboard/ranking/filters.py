@@ -32,11 +32,11 @@ class Filters:
 
     That is a speedup (`generalization`), or with the `score` SOL the SOL score.
 
-    Without hardware it is the board of the device with the most results. A board is of one suite,
-    by default of the tasks of this project; only other pages ask for all of them, by an empty one.
-    With `holds` a task counts as solved by results of that class alone. A board is of one version
-    of the judge. An empty `task_set` is `core`, or `all` with a filter that
-    selects tasks. `boards.board` returns the filters with what it chose for empty ones.
+    Without hardware it is the board of the GPU with the most results, or of a CPU. A board is of
+    one suite, by default of the tasks of this project; only other pages ask for all of them, by an
+    empty one. With `holds` a task counts as solved by results of that class alone. A board is of
+    one version of the judge. An empty `task_set` is `core`, or `all` with a filter that selects
+    tasks. `boards.board` returns the filters with what it chose for empty ones.
     """
 
     suite: str = NATIVE

@@ -15,7 +15,6 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from arena.catalog.templatetags.figures import Scale, times
-from arena.filters import unknown_value
 from arena.leaderboard.kernels.claim_charts import claims_chart
 from arena.leaderboard.kernels.claims import by_model, by_outcome, finding, reasons_of
 from arena.leaderboard.kernels.suite_boards import MIN_SHARED, suite_boards
@@ -31,6 +30,7 @@ from arena.published.kernels import (
     same_problem,
     selected,
     task_of,
+    unknown,
 )
 from arena.published.models import PublishedFile, PublishedKernel
 from arena.runs.scoring.judges import age_of
@@ -94,11 +94,7 @@ def claims(request: HttpRequest) -> HttpResponse:
             for name, label, all_ in SELECTS
             if len(known[name]) > 1 or getattr(filters, name)
         ],
-        "problems": [
-            unknown_value("class" if name == "outcome" else name, value)
-            for name, value in filters.chosen.items()
-            if value not in dict(known[name])
-        ],
+        "problems": unknown(every, filters),
     }
     file = chart_file(request, {"claims": lambda: context["chart"]})
     return file or render(request, "claims.html", context)
