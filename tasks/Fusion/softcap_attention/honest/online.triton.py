@@ -19,13 +19,16 @@ def parts_of(x):
 
 
 @triton.jit
-def product(a, b, total, TURN: tl.constexpr):
-    """Add the product of `a` and `b`, or with TURN its transpose, the smallest terms first."""
+def product(a, b, TURN: tl.constexpr):
+    """Return the product of `a` and `b`, or with TURN its transpose, the smallest terms first.
+
+    Tensor cores cut off what they add, so that long sums belong outside.
+    """
     a1, a2 = parts_of(a)
     b1, b2 = parts_of(b)
     if TURN:
         b1, b2 = tl.trans(b1), tl.trans(b2)
-    total = tl.dot(a2, b2, total, input_precision="tf32")
+    total = tl.dot(a2, b2, input_precision="tf32")
     total = tl.dot(a2, b1, total, input_precision="tf32")
     total = tl.dot(a1, b2, total, input_precision="tf32")
     return tl.dot(a1, b1, total, input_precision="tf32")
@@ -62,7 +65,7 @@ def attention_kernel(
         for part in range(0, DIM, WIDTH):
             query = tl.load(q_at + part, (i < tokens)[:, None], other=0.0)
             keys = tl.load(k_at + part, (key < tokens)[:, None], other=0.0)
-            scores = product(query, keys, scores, TURN=True)
+            scores += product(query, keys, TURN=True)
         scores = cap * tanh(scores * scale / cap)
         scores = tl.where((key[None, :] <= i[:, None]) & (key < tokens)[None, :], scores, -1e30)
         highest = tl.maximum(top, tl.max(scores, axis=1))
@@ -72,7 +75,7 @@ def attention_kernel(
         values = tl.load(
             v + (shared + key)[:, None] * DIM + d[None, :], (key < tokens)[:, None], other=0.0
         )
-        total = product(powers, values, total * keep[:, None], TURN=False)
+        total = total * keep[:, None] + product(powers, values, TURN=False)
         top = highest
     at = out + (head * tokens + i)[:, None] * DIM + d[None, :]
     tl.store(at, total / below[:, None], (i < tokens)[:, None])
