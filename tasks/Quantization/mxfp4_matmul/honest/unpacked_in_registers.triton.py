@@ -41,8 +41,9 @@ def matmul_kernel(
         if WIDE:  # half a unit of the last place is missed at most
             high = rounded(values)
             low = rounded(values - high)
-            total = tl.dot(low, weights, total, input_precision="tf32")
-            total = tl.dot(high, weights, total, input_precision="tf32")
+            # Tensor cores cut off what they add, so that the long sum lies outside.
+            some = tl.dot(low, weights, input_precision="tf32")
+            total += tl.dot(high, weights, some, input_precision="tf32")
         else:
             total = tl.dot(values.to(TYPE), weights, total, input_precision="tf32")
     inside = (row < m)[:, None] & (col < n)[None, :]
