@@ -84,6 +84,8 @@ PRODUCTS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}
 """Products that a library may split, and the position of their first factor."""
 PROBABILITIES = ("_softmax", "_safe_softmax")
 """Operations whose results attention rounds to 16 bits for tensor cores (FlashAttention, 2022)."""
+SCALINGS = ("mul", "div")
+"""Operations after which they are rounded so, such as by the scales of quantised values."""
 HALVINGS = 3
 """Number of times that a product is split in two."""
 MIN_TERMS = 16
@@ -246,6 +248,8 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
         in_place = func._schema.is_mutable and not name.startswith("_")
         held = {a.untyped_storage().data_ptr() for a in args if torch.is_tensor(a)}
         result = tree_map(lambda value: self._disturbed(value, terms, in_place, held), result)
+        if name in SCALINGS and given in held:
+            self._probabilities = result.data_ptr()
         return _of_terms(result, terms if name in SUMS else 1.0)
 
     def _cut(self, value: torch.Tensor, unit: float) -> torch.Tensor:
