@@ -36,11 +36,12 @@ def product_kernel(
             a1, a2 = parts_of(left)
             a1, a2 = tl.trans(a1), tl.trans(a2)
             b1, b2 = parts_of(right)
-            # The smallest terms come first.
-            total = tl.dot(a2, b2, total, input_precision="tf32")
-            total = tl.dot(a2, b1, total, input_precision="tf32")
-            total = tl.dot(a1, b2, total, input_precision="tf32")
-            total = tl.dot(a1, b1, total, input_precision="tf32")
+            # The smallest terms come first. Tensor cores cut off what they add, so that the long
+            # sum lies outside.
+            some = tl.dot(a2, b2, input_precision="tf32")
+            some = tl.dot(a2, b1, some, input_precision="tf32")
+            some = tl.dot(a1, b2, some, input_precision="tf32")
+            total += tl.dot(a1, b1, some, input_precision="tf32")
         else:
             total = tl.dot(tl.trans(left), right, total)
     i, c = row // channels, row % channels
@@ -53,9 +54,9 @@ def outer_product_sum(a, b, out):
     sequences, rows, channels = a.shape
     cols = b.shape[1]
     height, width = rows * channels, cols * channels
-    tall = 128 if height > 64 else 32
-    broad = 128 if width > 64 else 32
     wide = a.dtype == torch.float32
+    tall = (64 if wide else 128) if height > 64 else 32  # two sums of 128 rows exceed registers
+    broad = 128 if width > 64 else 32
     product_kernel[(triton.cdiv(width, broad), triton.cdiv(height, tall))](
         a, b, out, sequences, rows, cols, channels, WIDE=wide,
         TILE_ROWS=tall, TILE_COLS=broad, STEP=32 if wide else 64,
