@@ -1,9 +1,23 @@
-# honest: a tile of pairs of one row a program, stored where the row wants them
+# honest: a tile of pairs of one row a program; a float32 product is four of TF32
 import torch
 import triton
 import triton.language as tl
 
 TILE = 32
+STEP = 32
+
+
+@triton.jit
+def rounded(x):
+    """Round float32 to the eleven bits of TF32."""
+    return ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def parts_of(x):
+    """Split float32 into two numbers of TF32, which miss half a unit of its last place at most."""
+    first = rounded(x)
+    return first, rounded(x - first)
 
 
 @triton.jit
@@ -21,7 +35,7 @@ def features_of(dense, sparse, row, feature, d, features, dim):
 @triton.jit
 def interaction_kernel(
     dense, sparse, out, features, dim, width,
-    DIM: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr,
+    DIM: tl.constexpr, STEP: tl.constexpr, TILE: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     # Tiles on and below the diagonal, by number.
@@ -30,23 +44,36 @@ def interaction_kernel(
         down += 1
         tile -= down
     i, j = down * TILE + tl.arange(0, TILE), tile * TILE + tl.arange(0, TILE)
-    d = tl.arange(0, DIM)
-    first = features_of(dense, sparse, row, i, d, features, dim)
-    second = features_of(dense, sparse, row, j, d, features, dim)
-    products = tl.dot(first, tl.trans(second), input_precision=PRECISION)
+    products = tl.zeros((TILE, TILE), tl.float32)
+    for begin in tl.static_range(0, DIM, STEP):
+        d = begin + tl.arange(0, STEP)
+        first = features_of(dense, sparse, row, i, d, features, dim)
+        second = features_of(dense, sparse, row, j, d, features, dim)
+        if WIDE:
+            a1, a2 = parts_of(first)
+            b1, b2 = parts_of(second)
+            b1, b2 = tl.trans(b1), tl.trans(b2)
+            # The smallest terms come first.
+            some = tl.dot(a2, b2, input_precision="tf32")
+            some = tl.dot(a2, b1, some, input_precision="tf32")
+            some = tl.dot(a1, b2, some, input_precision="tf32")
+            products += tl.dot(a1, b1, some, input_precision="tf32")
+        else:
+            products = tl.dot(first, tl.trans(second), products, input_precision="tf32")
+        if tl.program_id(1) == 0:
+            copied = tl.load(dense + row * dim + d, d < dim)
+            tl.store(out + row * width + d, copied, d < dim)
     pair = dim + (i * (i - 1) // 2)[:, None] + j[None, :]
     wanted = (i <= features)[:, None] & (j[None, :] < i[:, None])
     tl.store(out + row * width + pair, products, wanted)
-    if tl.program_id(1) == 0:
-        copied = tl.load(dense + row * dim + d, d < dim)
-        tl.store(out + row * width + d, copied, d < dim)
 
 
 def dlrm_dot_interaction(dense, sparse, out):
     batch, features, dim = sparse.shape
     tiles = triton.cdiv(features + 1, TILE)
+    padded = max(16, triton.next_power_of_2(dim))
+    wide = dense.dtype == torch.float32
     interaction_kernel[(batch, tiles * (tiles + 1) // 2)](
         dense, sparse, out, features, dim, out.shape[1],
-        DIM=max(16, triton.next_power_of_2(dim)), TILE=TILE,
-        PRECISION="ieee" if dense.dtype == torch.float32 else "tf32", num_warps=2,
+        DIM=padded, STEP=min(STEP, padded) if wide else padded, TILE=TILE, WIDE=wide, num_warps=2,
     )  # fmt: skip
