@@ -203,6 +203,14 @@ def test_reference_that_pytorch_cannot_compile_is_admitted(
     assert admission.attempts[-1].verdict is Verdict.FAILED
 
 
+@pytest.mark.slow
+def test_triton_kernels_of_a_task_are_admitted_without_a_gpu(cache: Path) -> None:
+    """A reference imports Triton, which decides then whether it interprets kernels."""
+    admission = admit(load_task(TASKS, "rms_norm", "torch-to-triton"), cache)
+    found = {a.verdict for a in admission.attempts if a.role == "honest"}
+    assert found == {Verdict.PASSED}, admission.problems
+
+
 @pytest.mark.parametrize("self_test", [False, True])
 def test_only_a_self_test_tries_mutants_of_the_operator(
     self_test: bool, tasks: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
