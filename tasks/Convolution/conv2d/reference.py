@@ -14,7 +14,11 @@ def reference(x, weight, bias, stride):
     return result.permute(0, 2, 3, 1)
 
 
-def terms(case):
+def magnitude(x, weight, bias, stride):
+    return reference(x.abs(), weight.abs(), bias.abs(), stride)
+
+
+def reduction(case):
     return case["kernel"] ** 2 * case["channels"]
 
 
@@ -23,7 +27,7 @@ def inputs(case, draw):
     kernel, channels, filters = case["kernel"], case["channels"], case["filters"]
     # About one over the root of the summands, so that results keep the scale of `x`; a power of
     # two, so that integers and their sums stay exact.
-    scale = 2.0 ** -(terms(case).bit_length() // 2)
+    scale = 2.0 ** -(reduction(case).bit_length() // 2)
     return {
         "x": draw.normal((case["batch"], rows, cols, channels)),
         "weight": draw.normal((filters, kernel, kernel, channels), scale),
@@ -36,6 +40,6 @@ def cost(case):
     pixels, filters = case["batch"] * case["height"] * case["width"], case["filters"]
     # Filters of one pixel step over what lies between.
     read = pixels * case["channels"] * (case["stride"] ** 2 if case["kernel"] > 1 else 1)
-    weights = filters * (terms(case) + 1)
+    weights = filters * (reduction(case) + 1)
     moved = (read + weights + pixels * filters) * item
-    return moved, 2 * pixels * filters * terms(case)
+    return moved, 2 * pixels * filters * reduction(case)
