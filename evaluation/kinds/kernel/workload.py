@@ -10,7 +10,7 @@ import torch
 from evaluation.bench.memory.input_pool import InputPool, Tensors
 from evaluation.bench.memory.layout import TensorSpec
 from evaluation.bench.memory.verify import acceptable, compare_launch
-from evaluation.shapes import dtype_of, shape_of
+from evaluation.shapes import WHOLE, dtype_of, shape_of
 from evaluation.tasks.defaults import bounds_of
 from evaluation.tasks.operator import Operator
 from evaluation.tasks.reference import CPU, Reference
@@ -39,10 +39,7 @@ class OperatorWorkload:
         self.values = values_of(operator, case)
         self.inputs = _specs(operator.activations, case)
         self.outputs = _specs(operator.outputs, case)
-        whole_numbers = not any(
-            spec.torch_dtype.is_floating_point or spec.torch_dtype.is_complex
-            for spec in (*self.inputs, *self.outputs)
-        )
+        whole_numbers = all(spec.dtype in WHOLE for spec in (*self.inputs, *self.outputs))
         self.late = not (whole_numbers or any(each.structured for each in operator.inputs))
 
     @property
