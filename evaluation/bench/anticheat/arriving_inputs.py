@@ -174,7 +174,7 @@ class ArrivingInputs(AbstractContextManager["ArrivingInputs"]):
         self._stage: Region | None = None
         self._staged: set[int] = set()
         self.slower = 1.0
-        """How many times as long as usual the baseline's windows were afterwards, if measured."""
+        """Ratio of the baseline's windows afterwards to those before; 1 where not measured."""
 
     def __exit__(self, *raised: object) -> None:
         self._stages.close()

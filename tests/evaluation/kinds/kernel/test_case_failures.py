@@ -53,7 +53,7 @@ def test_failure_of_the_judge_names_its_case_to_staff_alone() -> None:
         TaskError("reference.py: CUDA out of memory"),
     ],
 )
-def test_full_device_is_told_with_the_case_and_what_to_do(error: Exception) -> None:
+def test_verdict_on_a_full_device_names_the_case_and_a_remedy(error: Exception) -> None:
     result = failed(error)
     assert (result.verdict, result.reason) == (Verdict.BROKEN, Reason.JUDGE_ERROR)
     assert result.message == (
