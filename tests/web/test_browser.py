@@ -241,7 +241,7 @@ def test_replay_of_a_finished_run_follows_its_clock(open_page, served_world):
         assert now == [seq for seq in public if seq * PACE <= at]
         stops = page.locator(".outline li:not([hidden]) a")
         assert all(int(stop.get_attribute("data-t")) <= at for stop in stops.all())
-    assert page.locator("[data-clock]").inner_text() == "0:30.0"
+    page.wait_for_selector("[data-clock]:visible >> text=0:30.0", timeout=TIMEOUT_MS)
     page.locator("[data-speed]").select_option("60")
     page.locator("[data-at]").focus()
     page.keyboard.press("p")

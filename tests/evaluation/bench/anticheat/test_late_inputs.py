@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import weakref
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from evaluation.bench.anticheat import window_checks
+from evaluation.bench.anticheat import late_inputs, window_checks
 from evaluation.bench.anticheat.late_inputs import (
     LATE_LAUNCHES,
     LateInputs,
@@ -26,6 +27,7 @@ from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.ring import BufferRing
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.handle import ProcessHandle
+from evaluation.bench.timing import window
 from evaluation.bench.timing.window import Observation, WindowTimer
 from evaluation.errors import Broken, SubmissionError
 from evaluation.types import Reason
@@ -144,6 +146,13 @@ def test_honest_launches_with_late_inputs_are_accepted(
     assert sum(in_time) > 5, "hardly any input was in time"
 
 
+@pytest.fixture
+def all_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check each launch of each window, also where a busy machine makes checks slow."""
+    monkeypatch.setattr(window, "CHECK_SECONDS", {"cpu": 1e3})
+
+
+@pytest.mark.usefixtures("all_checked")
 @pytest.mark.parametrize("cheat", [Ahead, AheadWithGarbage])
 def test_launches_computed_ahead_are_rejected(ring: BufferRing, cheat: type[Window]) -> None:
     """A launch that began after its inputs arrived used the decoys."""
@@ -360,10 +369,17 @@ class MiddleAhead(OneAhead):
     ahead = SLOTS // 2
 
 
+@pytest.mark.usefixtures("all_checked")
 @pytest.mark.parametrize("cheat", [SecondAhead, ThirdAhead, MiddleAhead])
 def test_one_launch_of_each_window_computed_ahead_is_rejected(
-    ring: BufferRing, cheat: type[OneAhead]
+    ring: BufferRing, cheat: type[OneAhead], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Its inputs arrive while the launch before it runs; a draw that another test checks."""
+
+    def draw(launches: int, least: int) -> dict[int, float]:
+        return {cheat.ahead: cheat.ahead - random.random()}
+
+    monkeypatch.setattr(late_inputs, "chosen_launches", draw)
     timer = timer_of(cheat(ring, 1))
     with pytest.raises(SubmissionError, match="inputs that arrive before") as caught:
         _ = [timer.window() for _ in range(200)]
