@@ -41,8 +41,9 @@ os.environ["GOMP_SPINCOUNT"] = "0"
 from evaluation import device_kind
 from evaluation.bench.devices import detect
 from evaluation.bench.devices.device import Device
-from evaluation.bench.process.fork_server import ForkServer
+from evaluation.bench.process.fork_server import COMPILERS, ForkServer
 from evaluation.code.cache_folder import default_cache
+from evaluation.device_kind import CPU, GPU
 from evaluation.errors import Inconclusive, RequestError
 from evaluation.importers import command as importing
 from evaluation.importers.generations import commands as generations
@@ -244,20 +245,18 @@ def wait_for_requests() -> int:
     with ForkServer() as fork_server:  # imports PyTorch at the same time
         importlib.import_module("evaluation.kinds.kernel.session")
         print_json("ready", {})
-        prepare(fork_server, sys.stdin, on_gpu=device_kind.gpu_vendor() in device_kind.JUDGED)
+        prepare(fork_server, sys.stdin, device_kind.kind_of((GPU, CPU)))
         return serve_lines(sys.stdin, lambda line: serve_request(line, fork_server))
 
 
 def prepare(
-    fork_server: ForkServer, requests: TextIO, *, on_gpu: bool, seconds: float = IDLE_SECONDS
+    fork_server: ForkServer, requests: TextIO, kind: str, seconds: float = IDLE_SECONDS
 ) -> None:
-    """Have imported what requests need; on a GPU PyTorch only once none has come for `seconds`."""
-    if on_gpu:
-        fork_server.prepare("triton")
-        if not select.select([requests], [], [], seconds)[0]:
-            fork_server.prepare("torch")
-    else:
-        fork_server.prepare("torch")  # each verdict compares with PyTorch
+    """Have compilers imported for a kind of device, each but the first once it waited `seconds`."""
+    for number, language in enumerate(COMPILERS[kind]):
+        if number and select.select([requests], [], [], seconds)[0]:
+            return
+        fork_server.prepare(language)
 
 
 def serve_lines(requests: TextIO, serve: Callable[[str], int]) -> int:

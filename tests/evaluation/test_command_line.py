@@ -33,6 +33,7 @@ from evaluation.__main__ import (
     with_track_apart,
 )
 from evaluation.bench.devices import detect
+from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
 from evaluation.judge.answers import INCONCLUSIVE, judged_in_lines
 from evaluation.kinds.kernel import judge as kernel_judge
@@ -257,11 +258,11 @@ def test_judge_that_fails_prints_the_cause_on_standard_error(
 
 
 @pytest.mark.parametrize(
-    ("on_gpu", "at_once", "prepared"),
-    [(True, False, ["triton", "torch"]), (True, True, ["triton"]), (False, True, ["torch"])],
+    ("kind", "at_once", "prepared"),
+    [(GPU, False, ["triton", "torch"]), (GPU, True, ["triton"]), (CPU, True, ["torch"])],
 )
 def test_judge_prepares_torch_on_a_gpu_while_it_is_idle(
-    on_gpu: bool, at_once: bool, prepared: list[str]
+    kind: str, at_once: bool, prepared: list[str]
 ) -> None:
     prepared_languages: list[str] = []
     fork_server: Any = SimpleNamespace(prepare=prepared_languages.append)
@@ -270,7 +271,7 @@ def test_judge_prepares_torch_on_a_gpu_while_it_is_idle(
         if at_once:
             request.write("{}\n")
             request.flush()
-        prepare(fork_server, stdin, on_gpu=on_gpu, seconds=600.0 if at_once else 0.0)
+        prepare(fork_server, stdin, kind, seconds=600.0 if at_once else 0.0)
     assert prepared_languages == prepared
 
 
