@@ -9,6 +9,7 @@ import ctypes
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -57,7 +58,8 @@ def keep_freed_memory() -> None:
 class ForkServer:
     """A process that has imported PyTorch and forks on request. It is ready about a second later.
 
-    Its environment holds nothing of the judge's. It and the judge keep the memory that they free.
+    Of the judge's environment it has the folder for temporary files alone. It and the judge keep
+    the memory that they free.
     """
 
     MODULE = "evaluation.sandboxed.main"
@@ -76,6 +78,7 @@ class ForkServer:
                 "PATH": "/usr/local/bin:/usr/bin:/bin",
                 "HOME": "/nonexistent",
                 "USER": "candidate",  # libraries ask for a name, and there may be none
+                "TMPDIR": tempfile.gettempdir(),  # PyTorch's compiler makes a folder in it
                 **ALLOCATOR_ENVIRONMENT,
             },
             pass_fds=[theirs.fileno()],

@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,6 +32,19 @@ SMALL = (
 LEFT_OUT = (
     "honest/pointers.cpp.cpp", "mutants/last_left_out.cpp.toml", "mutants/no_scale.cpp.toml",
 )  # fmt: skip
+SMALL_FORM = {
+    "domain": """
+dtypes = ["float32"]
+rows = [1, 1024]
+cols = [1, 256]
+limit = { choices = [6.0, 20.0] }
+""",
+    "models": """
+mobilenet-v2 = { rows = 256, cols = 80, limit = 6.0, source = "MobileNetV2: last layer" }
+deepspeech = { rows = 128, cols = 64, limit = 20.0, source = "Deep Speech: hidden layers" }
+mobilenet-v1 = { rows = 256, cols = 64, limit = 6.0, source = "MobileNet: last layer" }
+""",
+}
 QUICK_JUDGE = """
 import dataclasses, sys
 from evaluation.__main__ import main
@@ -106,6 +120,16 @@ def draft(valkey: str, settings: Any) -> Draft:
     return drafts.create(user, {NAME: small_files()}, "the test")[0]
 
 
+@pytest.fixture
+def judged_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Have the source of another judge executed in place of the judge."""
+
+    def judge(source: str) -> None:
+        monkeypatch.setattr(judging, "COMMAND", (sys.executable, "-c", source))
+
+    return judge
+
+
 def check_of(draft: Draft) -> Check:
     check = checks.request_check(draft, draft.author)
     checking.check(check.pk)
@@ -148,18 +172,26 @@ def test_reference_reaches_nothing_but_its_sandbox(
     assert all("RuntimeError: reached: []" in error for error in errors), errors
 
 
-def test_fit_of_a_short_form_gives_a_tolerance_with_which_it_can_be_read(draft: Draft) -> None:
-    author = draft.author
+def test_draft_in_the_short_form_is_fitted_and_then_admitted(
+    draft: Draft, judged_by: Callable[[str], None]
+) -> None:
+    """The check imports PyTorch's compiler, inside a sandbox with a `/tmp` that is read-only."""
+    judged_by(QUICK_JUDGE)
     fields = {name: text for name, text in EXAMPLE.items() if name != "name"}
-    form = ShortForm(languages=("cpp",), **fields)
-    short = drafts.create(author, {"clipped_relu": form.files()}, "the test")[0]
-    check = checks.request_fit(short, author)
-    checking.check(check.pk)
-    check.refresh_from_db()
-    assert check.status == "passed", (check.message, steps(check, "error"))
-    drafts.use_fit(short, author)
+    form = ShortForm(languages=("cpp",), **{**fields, **SMALL_FORM})
+    short = drafts.create(draft.author, {"clipped_relu": form.files()}, "the test")[0]
+    fit = checks.request_fit(short, draft.author)
+    checking.check(fit.pk)
+    fit.refresh_from_db()
+    assert fit.status == "passed", (fit.message, steps(fit, "error"))
+    drafts.use_fit(short, draft.author)
     assert "[measured]" in short.files["fitted.toml"]
     assert problems_of(short.name, short.files) == []
+    check = check_of(short)
+    assert check.status == "passed", (check.message, steps(check, "error"))
+    assert {step["task"] for step in steps(check, "admission")} == {
+        "clipped_relu/torch-to-cpp", "clipped_relu/torch-to-torch",
+    }  # fmt: skip
 
 
 def test_reference_that_never_ends_is_ended_by_cancellation(
@@ -181,9 +213,9 @@ def test_reference_that_never_ends_is_ended_by_cancellation(
 
 
 def test_check_that_other_work_disturbs_is_tried_again_and_then_broken(
-    draft: Draft, monkeypatch: pytest.MonkeyPatch
+    draft: Draft, judged_by: Callable[[str], None]
 ) -> None:
-    monkeypatch.setattr(judging, "COMMAND", (sys.executable, "-c", BUSY_JUDGE))
+    judged_by(BUSY_JUDGE)
     check = check_of(draft)
     assert check.status == "queued"
     checking.check(check.pk)
@@ -195,8 +227,8 @@ def test_check_that_other_work_disturbs_is_tried_again_and_then_broken(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_mutant_that_passes_fails_the_check(draft: Draft, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "COMMAND", (sys.executable, "-c", QUICK_JUDGE))
+def test_mutant_that_passes_fails_the_check(draft: Draft, judged_by: Callable[[str], None]) -> None:
+    judged_by(QUICK_JUDGE)
     mutant = 'note = "adds in another order"\nof = "honest/backward.cpp.cpp"\n' + (
         "edits = [['args->y[i] + args->a * args->x[i]', 'args->a * args->x[i] + args->y[i]']]\n"
     )
