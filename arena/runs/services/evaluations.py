@@ -186,8 +186,12 @@ def record_gate(evaluation_id: int, lease: str, gate: types.GateResult) -> bool:
 
 
 def _store_gate(evaluation: Evaluation, gate: types.GateResult) -> None:
-    """Store and record a gate; the caller's transaction holds the evaluation."""
+    """Store and record a gate; the caller's transaction holds the evaluation.
+
+    Its events replace none of an earlier attempt: both stay in the trace, in their order.
+    """
     run_id, span = evaluation.submission.run_id, _span(evaluation)
+    prefix = span if evaluation.attempts <= 1 else f"{span}/{evaluation.attempts}"
     about = {"round": evaluation.submission.round, "scope": evaluation.scope}
     data = to_json(gate)
     data["reason"] = data["reason"] or ""
@@ -200,11 +204,11 @@ def _store_gate(evaluation: Evaluation, gate: types.GateResult) -> None:
     if evaluation.scope == Scope.REJUDGE:
         return
     drafts = [
-        EventDraft("compiler_output", text, id=f"{span}/{source}/{index}")
+        EventDraft("compiler_output", text, id=f"{prefix}/{source}/{index}")
         for index, text in enumerate(compiler)
     ]
-    drafts += [_case_metric(span, about, m) for m in stored if m.split == types.Split.SEEN]
-    drafts.append(EventDraft("gate_result", {**public, **about}, id=f"{span}/{name}"))
+    drafts += [_case_metric(prefix, about, m) for m in stored if m.split == types.Split.SEEN]
+    drafts.append(EventDraft("gate_result", {**public, **about}, id=f"{prefix}/{name}"))
     record(run_id, [_placed(draft, span) for draft in drafts], producer=SYSTEM)
 
 
@@ -398,7 +402,7 @@ def _store(evaluation: Evaluation, values: dict[str, Any]) -> Measurement:
     return stored
 
 
-def _case_metric(span: str, about: Mapping[str, Any], measurement: Measurement) -> EventDraft:
+def _case_metric(prefix: str, about: Mapping[str, Any], measurement: Measurement) -> EventDraft:
     body = {
         "name": "case_speedup",
         "value": measurement.speedup,
@@ -415,7 +419,7 @@ def _case_metric(span: str, about: Mapping[str, Any], measurement: Measurement) 
         },
         **about,
     }
-    return EventDraft("metric", body, id=f"{span}/case/{measurement.case}")
+    return EventDraft("metric", body, id=f"{prefix}/case/{measurement.case}")
 
 
 def _placed(draft: EventDraft, span: str) -> EventDraft:

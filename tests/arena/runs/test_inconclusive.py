@@ -11,6 +11,7 @@ from arena.runs import services
 from arena.runs.models import Evaluation, Event, Run
 from arena.runs.scoring.best import chosen_round, end_without_final
 from arena.runs.services.rejudging import replace_verdict
+from arena.runs.trace.timeline import rows
 from tests.arena.factories import LEASE, ask_for_verdict, compiled, finished, gate, judge, report
 
 pytestmark = pytest.mark.django_db
@@ -52,6 +53,33 @@ def test_inconclusive_verdict_is_queued_once_more(run: Run) -> None:
     judge(evaluation, report())
     run.refresh_from_db()
     assert run.status == "passed"
+
+
+def test_trace_of_a_round_judged_twice_shows_both_attempts_in_order(run: Run) -> None:
+    evaluation = ask_for_verdict(run)
+    judge(evaluation, inconclusive())
+    judge(evaluation, report())
+    run.refresh_from_db()
+    shown = [row.event for row in rows(run.events.all(), run.last_seq)]
+    assert [event.seq for event in shown] == sorted(event.seq for event in shown)
+    told = [
+        event.body.get("verdict") or event.body.get("level")
+        for event in shown
+        if event.kind == "log" or event.body.get("gate") == "performance"
+    ]
+    assert told == ["inconclusive", "warning", "passed"]
+    kinds = [event.kind for event in shown]
+    assert kinds.count("compiler_output") == 2 and kinds.count("gate_result") == 9
+
+
+def test_gate_that_is_recorded_twice_in_one_attempt_is_one_row(run: Run) -> None:
+    evaluation = ask_for_verdict(run)
+    assert services.claim_evaluation(evaluation.pk, "queued", "building", LEASE)
+    for _ in range(2):
+        assert services.record_gate(evaluation.pk, LEASE, gate("compile"))
+    run.refresh_from_db()
+    shown = [row.event.kind for row in rows(run.events.all(), run.last_seq)]
+    assert shown.count("gate_result") == 1
 
 
 def test_final_verdict_inconclusive_twice_ends_the_run_as_nobodys_and_can_be_judged_again(
