@@ -46,6 +46,24 @@ def test_revision_takes_the_place_of_its_first_event(run):
     assert seq_and_text(timeline.chunk(visible(run), 0).entries) == [(2, "done"), (3, "between")]
 
 
+def test_event_that_another_row_shows_leads_to_the_page_of_that_row(client, run):
+    record(run, log("began", id="build"), log("between"), log("done", id="build"), log("last"))
+    page = client.get(f"/runs/{run.pk}/events/4/")
+    assert (page.status_code, page["Location"]) == (302, f"/runs/{run.pk}/events/2/")
+
+
+def test_links_of_an_event_lead_to_the_rows_before_and_after(client, run):
+    record(run, log("began", id="build"), log("between"))
+    record(run, *(log(f"{number}", id="build") for number in range(timeline.CHUNK_EVENTS)))
+    last = record(run, log("last"))
+
+    def linked(seq: int) -> list[str]:
+        page = client.get(f"/runs/{run.pk}/events/{seq}/").content.decode()
+        return re.findall(r'rel="(?:prev|next)"\s+href="[^"]*/events/(\d+)/"', page)
+
+    assert [linked(seq) for seq in (1, 2, 3, last)] == [["2"], ["1", "3"], ["2", str(last)], ["3"]]
+
+
 def test_outline_around_an_event_is_held_while_the_run_goes_on(client, run):
     turn = {"span_kind": "turn", "title": "Turn"}
     for number in range(2 * MAX_ROWS):

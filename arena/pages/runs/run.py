@@ -145,7 +145,10 @@ def seek_row(request: HttpRequest, run_id: str) -> JsonResponse:
 
 @require_safe
 def event(request: HttpRequest, run_id: str, seq: int) -> HttpResponse:
-    """Show one event whole, with the result of a call, and as it is stored."""
+    """Show one row whole, with the result of a call, and as it is stored.
+
+    An event that another row shows leads to that one.
+    """
     shown = run_of(request, run_id)
     found = inspect(shown.events.all(), shown.pk, seq)
     if found is None and hasattr(shown, "archive"):
@@ -153,9 +156,12 @@ def event(request: HttpRequest, run_id: str, seq: int) -> HttpResponse:
     if found is None:
         raise Http404
     entry = found.entry
+    if entry.seq != seq:
+        return redirect("run-event", shown.pk, entry.seq)
     context = {"run": shown, "entries": [entry], "entry": entry, "inspected": found, "whole": True}
     context |= notes_of(shown, request.user, entry.seq)
-    context |= {"before": seq - 1, "after": seq + 1}
+    before, after = timeline.neighbours(shown.events.all(), seq, shown.last_seq)
+    context |= {"before": before, "after": after}
     return render(request, "event.html", context)
 
 

@@ -124,6 +124,17 @@ def place(events: QuerySet[Event], seq: int) -> int:
     return rows[0].seq if rows else seq
 
 
+def neighbours(events: QuerySet[Event], seq: int, upto: int) -> tuple[int, int]:
+    """Return the seqs of the rows before and after a row; 0 where there is none."""
+
+    def first(numbers: Iterable[int], step: int) -> int:
+        seqs = (row.seq for number in numbers for row in chunk(events, number).entries[::step])
+        return next((other for other in seqs if (other - seq) * step > 0), 0)
+
+    here = chunk_of(seq)
+    return first(range(here, -1, -1), -1), first(range(here, chunk_of(upto) + 1), 1)
+
+
 def folded(events: QuerySet[Event], page: Sequence[Event]) -> list[Entry]:
     """Return the rows that show the events of `page`, each once and in order."""
     rows = _with_outcomes(events, joined(events, latest(events, page)))
