@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from django.utils import timezone
 
+from arena.catalog.models import Agent, Hardware
 from arena.leaderboard.ranking.boards import board, holding_options
 from arena.leaderboard.ranking.fast_p import curves, levels, x_of, y_of
 from arena.leaderboard.ranking.filters import NO_FILTERS, Filters
@@ -282,3 +283,42 @@ def test_board_with_costs_fits_a_desk(open_page, served_world, in_thread):
     assert page.locator("table.board thead", has_text="Cost per solved task").is_visible()
     frame = page.locator(".scroll:has(table.board)")
     assert frame.evaluate("it => it.scrollWidth - it.clientWidth") == 0
+
+
+@pytest.fixture
+def of_two_judges(judged):
+    """Judge runs by two versions on two devices, and runs that submitted nothing to any."""
+    for slug, adapter in (("a", "codex"), ("b", "qwen"), ("silent", "model_loop")):
+        Agent.objects.create(slug=slug, title=slug, adapter=adapter, model=f"m-{slug}")
+    for name in ("relu", "gelu", "silu"):
+        judged("a", name, 2.0, judge_version="10")
+        judged("silent", name, rounds=0, judge_version="")
+    judged("b", "relu", 2.0, judge_version="10")
+    judged("b", "gelu", 2.0, judge_version="12")
+    other = Hardware.objects.create(slug="b", name="B", kind="cpu", queue="hw.b")
+    judged("a", "mish", 2.0, judge_version="12", hardware=other)
+
+
+def shown_on(client, address: str) -> int:
+    return sum(row.total for row in client.get(address).context["board"].rows)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("asked", ["", "judge=12", "harness=qwen", "task_set=all&holds=right"])
+def test_count_of_a_filter_is_the_number_of_runs_that_choosing_it_shows(
+    client, of_two_judges, hardware, asked
+):
+    base = f"hardware={hardware.slug}&{asked}"
+    context = client.get(f"/leaderboard/?{base}").context
+    for option, address, _ in (*context["tabs"], *context["origins"], *context["judges"]):
+        assert option.count == shown_on(client, address), address
+    for _, name, _, values, _ in context["selects"]:
+        for value, label in values:
+            count = shown_on(client, f"/leaderboard/?{base}&{name}={value}")
+            assert label.endswith(f" ({count})"), (name, label, count)
+
+
+@pytest.mark.django_db
+def test_runs_that_submitted_nothing_are_counted_by_every_filter(client, of_two_judges, hardware):
+    page = client.get(f"/leaderboard/?hardware={hardware.slug}").content.decode()
+    assert ">m-silent (3)</option>" in page and '"model_loop">model_loop (3)' in page

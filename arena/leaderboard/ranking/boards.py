@@ -58,7 +58,7 @@ NAMES = {"hardware": "device", "family": "model family", "judge": "judge version
 
 @dataclass(frozen=True)
 class Option:
-    """One value of a filter: its label and how many results it has under the other filters."""
+    """One value of a filter: its label, and a number of results or of runs."""
 
     value: str
     label: str
@@ -216,6 +216,25 @@ def options(filters: Filters, facet: str, shown: Snapshot | None = None) -> list
     return computed(now, ("options", others, facet), lambda: _options(now, others, facet))
 
 
+def choices(asked: Filters, facet: str, shown: Snapshot) -> list[Option]:
+    """Return the values of a filter, each with the number of runs on its board.
+
+    That is the board which replaces the value in what is `asked`, and may be of another version of
+    the judge.
+    """
+
+    def on_board(value: str) -> int:
+        chosen: dict[str, Any] = {facet: value}
+        filters, _, over = _resolved(shown, replace(asked, **chosen))
+        return len(_listed(shown, filters, over.tasks))
+
+    def compute() -> list[Option]:
+        found = options(asked, facet, shown)
+        return [replace(option, count=on_board(option.value)) for option in found]
+
+    return computed(shown, ("choices", asked, facet), compute)
+
+
 def unknown(filters: Filters, shown: Snapshot | None = None) -> list[str]:
     """Return a sentence for each filter whose value stands for nothing here."""
     now, found = shown or snapshot(), []
@@ -274,10 +293,14 @@ def results(shown: Snapshot, filters: Filters) -> Columns:
 
 
 def holding_options(filters: Filters, shown: Snapshot | None = None) -> list[Option]:
-    """Return the classes of results by hidden sizes, each with its number of results."""
-    now = shown or snapshot()
-    others = _counting(filters)
-    found = computed(now, ("holding", others), lambda: counts(results(now, others)))
+    """Return the classes of results by hidden sizes, each with its number on the board."""
+    now, every = shown or snapshot(), replace(filters, holds="")
+
+    def compute() -> dict[str, int]:
+        of, _, over = _resolved(now, every)
+        return counts(_listed(now, of, over.tasks))
+
+    found = computed(now, ("holding", every), compute)
     return [Option(name, label, found[name]) for name, label in HOLDS.items()]
 
 
@@ -306,15 +329,8 @@ def _mask(shown: Snapshot, filters: Filters) -> NDArray[Any]:
     return mask
 
 
-def _board(shown: Snapshot, filters: Filters) -> Board:
-    devices = options(filters, "hardware", shown)
-    slug = filters.hardware or next((option.value for option in devices if option.count), "")
-    slug = slug or next((option.value for option in devices), "")
-    device = next((each for each in shown.catalog.devices.values() if each.slug == slug), None)
-    filters = replace(filters, hardware=slug)
-    over = _task_set(shown, filters, device.kind if device else "")
-    filters = replace(filters, task_set=over.name)
-    filters = replace(filters, judge=filters.judge or _judge(shown, filters, over.tasks))
+def _board(shown: Snapshot, asked: Filters) -> Board:
+    filters, device, over = _resolved(shown, asked)
     rows = _listed(shown, filters, over.tasks)
     ranking = rank(rows, shown.agents, over.tasks, filters.generalization, filters.score)
     return Board(
@@ -325,6 +341,21 @@ def _board(shown: Snapshot, filters: Filters) -> Board:
         rows=ranking.rows,
         outdated=_outdated(rows.among(submitted(rows))),
     )
+
+
+def _resolved(shown: Snapshot, filters: Filters) -> tuple[Filters, Hardware | None, TaskSet]:
+    """Return the filters with what a board chooses for empty ones, its device and its tasks."""
+    slug = filters.hardware
+    if not slug:
+        devices = options(filters, "hardware", shown)
+        slug = next((option.value for option in devices if option.count), "")
+        slug = slug or next((option.value for option in devices), "")
+    device = next((each for each in shown.catalog.devices.values() if each.slug == slug), None)
+    filters = replace(filters, hardware=slug)
+    over = _task_set(shown, filters, device.kind if device else "")
+    filters = replace(filters, task_set=over.name)
+    filters = replace(filters, judge=filters.judge or _judge(shown, filters, over.tasks))
+    return filters, device, over
 
 
 def _listed(shown: Snapshot, filters: Filters, tasks: Collection[int]) -> Columns:

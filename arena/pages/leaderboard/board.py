@@ -25,6 +25,7 @@ from arena.leaderboard.ranking.boards import (
     Option,
     board,
     boards_of_tracks,
+    choices,
     holding_options,
     options,
     results,
@@ -109,7 +110,6 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         score=filters.score,
         origin=filters.origin,
     )
-    judges = [option for option in options(filters, "judge", now) if option.count]
     narrowed = replace(filters, judge="", task_set="") != plain
     elsewhere = [] if shown.ranked or narrowed else _elsewhere(shown, now)
     if elsewhere and not request.GET:
@@ -117,6 +117,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
     key = ("table", asked, view, page.number)
     context = {
         **_view_context(asked, view),
+        **_choices_context(request, asked, filters, now),
         "card": card,
         "curve": computed(now, ("curve", *key), lambda: _curve(shown, page, now)),
         "board": shown,
@@ -128,9 +129,6 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "core": filters.task_set == CORE,
         "tasks": shown.sorted_tasks if shown.size <= MAX_TASKS_LISTED else [],
         "elsewhere": elsewhere,
-        "origins": _links(request, options(filters, "origin", now), "origin", filters.origin),
-        "judges": _links(request, judges, "judge", filters.judge),
-        "judge_choices": [(o.value, f"{o.label} ({o.count})") for o in judges],
         "asked": asked,
         "task_sets": TASK_SETS if filters.suite == NATIVE else [],
         "present": JUDGE_VERSION,
@@ -138,18 +136,31 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "kind": kind,
         "problems": [*problems, *wrong, *unknown(asked, now), *_unknown_agents(shown, view)],
         "holds_label": HOLDS.get(filters.holds, "").lower(),
-        "holds": [(o.value, f"{o.label} ({o.count})") for o in holding_options(filters, now)],
         "generalization": GENERALIZATIONS[filters.generalization],
         "by_sol": filters.score == SOL,
         "rankings": [] if kind.one_speedup else _rankings(request, filters),
-        "tabs": _links(
-            request, options(filters, "hardware", now), "hardware", filters.hardware, judge=""
-        ),
         "clear": address_of(plain),
-        "selects": _selects(filters, now),
         "parts": parts_of(shown, view, now),
     }
     return render(request, "leaderboard.html", context)
+
+
+def _choices_context(
+    request: HttpRequest, asked: Filters, filters: Filters, now: Snapshot
+) -> dict[str, Any]:
+    """Return the values to choose of each filter, with the number of runs that each shows."""
+    here = replace(asked, hardware=filters.hardware)
+    devices = choices(replace(asked, judge=""), "hardware", now)
+    versions = {option.value for option in options(filters, "judge", now) if option.count}
+    judges = [option for option in choices(here, "judge", now) if option.value in versions]
+    return {
+        "tabs": _links(request, devices, "hardware", filters.hardware, judge=""),
+        "origins": _links(request, choices(asked, "origin", now), "origin", filters.origin),
+        "judges": _links(request, judges, "judge", filters.judge),
+        "judge_choices": [(o.value, f"{o.label} ({o.count})") for o in judges],
+        "holds": [(o.value, f"{o.label} ({o.count})") for o in holding_options(here, now)],
+        "selects": _selects(here, now),
+    }
 
 
 def _links(
@@ -324,13 +335,13 @@ def _table(shown: Board, asked: Filters, view: View, page: Page[Row], now: Snaps
 def _selects(
     filters: Filters, now: Snapshot
 ) -> list[tuple[str, str, str, list[tuple[str, str]], str]]:
-    """Return the select of each filter that has a value, with the number of results of each."""
+    """Return the select of each filter that has a value, with the number of runs of each."""
     found = []
     for name, label, every in SELECTS:
-        listed = [each for each in options(filters, name, now) if each.value != NATIVE]
+        listed = [each for each in choices(filters, name, now) if each.value != NATIVE]
         if listed and (name != "level" or filters.suite != NATIVE or filters.level):
-            choices = [(option.value, f"{option.label} ({option.count})") for option in listed]
-            found.append((label, name, every, choices, getattr(filters, name)))
+            values = [(option.value, f"{option.label} ({option.count})") for option in listed]
+            found.append((label, name, every, values, getattr(filters, name)))
     return found
 
 

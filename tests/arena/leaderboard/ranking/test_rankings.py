@@ -246,8 +246,8 @@ def test_board_is_by_the_newest_judge_with_a_rank_and_names_it(judged, client):
     assert [row.agent.slug for row in page.context["rows"]] == ["a", "c"]
     assert page.context["filters"].judge == "6"
     text = page.content.decode()
-    assert "Judge version 6" in text and "Version 3: 3 results" in text
-    assert "Version 10: 1 result<" in text
+    assert "Judge version 6" in text and "Version 3: 3 runs" in text
+    assert "Version 10: 1 run<" in text
     answer = client.get("/api/v1/leaderboard").json()
     assert (answer["filters"]["judge"], answer["judges"]) == ("6", ["10", "6", "3"])
     older = client.get("/api/v1/leaderboard?judge=3").json()
