@@ -214,7 +214,8 @@ def test_an_agent_reaches_no_address_and_each_attempt_is_in_the_trace(
 def test_an_agent_reaches_neither_workspace_nor_socket_nor_processes_of_another_run(
     arena: House,
 ) -> None:
-    first = arena.run([{"say": "I wait."}, {"run": "sleep 1000 #first"}], **MODEL)
+    seconds = f"1000.{os.getpid()}"  # other tests sleep too
+    first = arena.run([{"say": "I wait."}, {"run": f"sleep {seconds}"}], **MODEL)
     arena.wait_until(lambda: bool(arena.events(first, "tool_call")), 30)
     other = arena.home / "workspaces" / first
     assert (other / TARGET).exists() and (other / ".arena-socket").exists()
@@ -235,7 +236,7 @@ attempt("connect", connect)
 for pid in PIDS:
     attempt("kill", lambda: os.kill(pid, signal.SIGKILL))
 attempt("workspaces", lambda: os.listdir(os.path.dirname(os.getcwd())))
-sleeping = b"sleep" + bytes([0]) + b"1000"
+sleeping = b"sleep" + bytes([0]) + SECONDS.encode()
 print("visible", [pid for pid in os.listdir("/proc") if pid.isdigit() and
     sleeping in open(f"/proc/{pid}/cmdline", "rb").read()])
 """
@@ -244,12 +245,12 @@ print("visible", [pid for pid in os.listdir("/proc") if pid.isdigit() and
         return [
             process.pid
             for process in psutil.process_iter(["name", "cmdline"])
-            if "sleep" in process.info["name"] and "1000" in (process.info["cmdline"] or ())
+            if "sleep" in process.info["name"] and seconds in (process.info["cmdline"] or ())
         ]
 
     arena.wait_until(lambda: bool(sleeping()), 30)  # the call shows before its process runs
     pids = sleeping()
-    step = probe(program, OTHER=str(other), TARGET=TARGET, PIDS=pids)
+    step = probe(program, OTHER=str(other), TARGET=TARGET, PIDS=pids, SECONDS=seconds)
     second = arena.run([step], **MODEL)
     arena.ended(second)
     (output,) = outputs(arena, second)

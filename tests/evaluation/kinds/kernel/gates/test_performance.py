@@ -198,4 +198,5 @@ def test_all_hidden_cases_are_gone_through_after_a_failure_in_an_order_that_is_d
         assert (result.passed, result.total, result.reason) == (0, 0, Reason.HIDDEN_CASE)
         assert not [each for each in ("WRONG", *names) if each in result.message]
         orders.append(order)
-    assert len({order[0].split for order in orders}) > 1, "20 draws began alike"
+    places = {[case.split for case in order].index(Split.UNSEEN) for order in orders}
+    assert len(places) > 1, "20 draws had the unseen case at the same place"
