@@ -241,6 +241,30 @@ def test_board_of_a_suite_without_enough_shared_problems_gives_the_reason(
     assert "No model has a rank: 2 problems are shared, and a rank needs at least 10" in page
 
 
+def test_board_of_a_suite_names_the_versions_of_the_judge_that_it_mixes(
+    client: Any, tmp_path: Path
+) -> None:
+    def lines(*versions: str) -> list[dict[str, Any]]:
+        return [
+            kernel_line(
+                n, model=model, speedup=1.5, judged_judge_version=versions[n % len(versions)]
+            )
+            for n in range(12)
+            for model in ("A", "B")
+        ]
+
+    elsewhere = kernel_line(30, speedup=1.5, judged_judge_version="4")
+    load_claims(tmp_path, [*lines("10", "9", "8"), elsewhere])
+    mixed = "This table mixes verdicts of the judge's versions 8, 9 and 10, which measure by"
+    for address in ("/", "/claims/"):
+        assert mixed in text_of(client, address), address
+    assert "the judge's versions 4, 8, 9 and 10" in text_of(client, "/claims/?problems=all")
+    load_claims(tmp_path, lines("9"))
+    for address in ("/", "/claims/"):
+        assert "All verdicts here are of version 9 of the judge." in text_of(client, address)
+    assert "of any device and version, and names both" in text_of(client, "/methodology/")
+
+
 def test_filter_by_class_leaves_figures_of_models_over_all_classes(
     client: Any, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from arena.leaderboard.ranking.intervals import Z_95
 from arena.leaderboard.ranking.rankings import needed_of
 from arena.leaderboard.ranking.suite_scores import FAST_P
 from arena.published.models import PublishedKernel
+from arena.runs.scoring.judges import age_of
 
 KERNELBENCH = {"kernelbench": "KernelBench v0.1", "kernelbench-v0": "KernelBench v0"}
 """The suites with a board by model: their problems have the same names, and other sizes."""
@@ -39,7 +40,7 @@ class SuiteScore:
     `suite` counts kernels that are right at the suite's size, as KernelBench does, `strict` those
     that are right at any size. Both are shares above each of `FAST_P`; samples of a problem share
     its weight. `fast_one` is that of `suite` with its interval. A model is `tied` if its interval
-    reaches that of the one above.
+    reaches that of the one above. `versions` are those of the judge that its verdicts are of.
     """
 
     model: str
@@ -48,6 +49,7 @@ class SuiteScore:
     suite: tuple[float, ...]
     strict: tuple[float, ...]
     fast_one: Estimate
+    versions: frozenset[str]
     rank: int | None = None
     tied: bool = False
 
@@ -77,6 +79,11 @@ class SuiteBoard:
     def ranks(self) -> bool:
         """Return whether its problems can rank models."""
         return self.shared >= MIN_SHARED
+
+    @property
+    def versions(self) -> list[str]:
+        """Return the versions of the judge that its scores mix, the oldest first."""
+        return sorted({each for score in self.scores for each in score.versions}, key=age_of)
 
 
 def suite_boards(kernels: Iterable[PublishedKernel], shared: bool = True) -> list[SuiteBoard]:
@@ -166,6 +173,7 @@ def _score(
         suite=suite,
         strict=tuple(share(p, lambda each: each.is_right) for p in FAST_P),
         fast_one=wilson(suite[ONE], len(problems)),
+        versions=frozenset(each.judge_version for each in chosen),
     )
 
 
