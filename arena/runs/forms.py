@@ -47,7 +47,14 @@ class AgentChoice:
     @property
     def works_on(self) -> str:
         """Return the tasks that it takes, in words; empty for any task."""
-        return ", ".join(_in_words(pattern) for pattern in self.agent.tasks)
+        whole = [each for each in self.agent.tasks if each[:2] == "*/" and each.count("*") == 1]
+        tracks = [each.removeprefix("*/") for each in whole]
+        found = [_in_words(each) for each in self.agent.tasks if each not in whole]
+        if tracks:
+            *others, last = tracks
+            named = f"s {', '.join(others)} and {last}" if others else f" {last}"
+            found.insert(0, f"the track{named}")
+        return ", ".join(found)
 
 
 def _in_words(pattern: str) -> str:

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from runners.session.session import AgentSession
 
 
-KERNELS = ("*/*-to-*",)
-"""Tasks from one language to another, which modules of live models are not."""
 SLUG = re.compile(r"[a-z][a-z0-9-]{0,99}")
 
 _importing = threading.Lock()  # a worker starts several runs at a time

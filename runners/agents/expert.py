@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runners.agents import KERNELS, Spec
+from runners.agents import Spec
 from runners.agents._parts.each import submit_each
 
 if TYPE_CHECKING:
     from runners.session.session import AgentSession
 
+KERNELS = ("*/*-to-*",)
+"""Tasks from one language to another, which modules of live models are not."""
 SPECS = (
     Spec(
         slug="expert",

@@ -16,20 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from runners.agents import KERNELS, Spec
+from runners.agents import Spec
 from runners.agents._parts.settings import checked
 from runners.agents._parts.tunables import Flags, Tunable, tunables
 
 if TYPE_CHECKING:
     from runners.session.session import AgentSession, Verdict
 
+TUNABLE = ("*/cpp-to-cpp", "*/cuda-to-cuda", "*/hip-to-hip", "*/triton-to-triton")
+"""Tasks that start from their baseline, which declares tunables; all others start from a stub."""
 SPECS = (
     Spec(
         slug="tuner",
         title="Tuner",
         description="Searches the block sizes, unroll factors and flags that a source declares.",
         settings={"seed": 0},
-        tasks=KERNELS,
+        tasks=TUNABLE,
     ),
 )
 

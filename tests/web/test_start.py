@@ -322,6 +322,10 @@ def test_start_form_names_the_device_that_a_run_would_wait_for(alices):
     [
         (["*/*-to-*"], "Works on every track."),
         (["*/torch-to-torch", "*/*-to-cpp"], "Works on the track torch-to-torch, tracks to cpp."),
+        (
+            ["*/cpp-to-cpp", "*/cuda-to-cuda", "*/hip-to-hip"],
+            "Works on the tracks cpp-to-cpp, cuda-to-cuda and hip-to-hip.",
+        ),
         (["rms_norm/cpp-to-cpp"], "Works on rms_norm/cpp-to-cpp."),
         (["softmax/torch-to-*"], "Works on tracks from torch of softmax."),
     ],

@@ -166,14 +166,17 @@ def test_task_without_its_library_shows_the_reason_and_takes_no_runs(
 
 
 @pytest.mark.usefixtures("libraries")
-@pytest.mark.parametrize("slug", ["tuner", "expert", "compiler"])
-def test_agent_of_kernels_is_not_offered(slug: str, tasks: Path) -> None:
+@pytest.mark.parametrize(
+    ("slug", "track"),
+    [("tuner", "cpp-to-cpp"), ("expert", "torch-to-torch"), ("compiler", "torch-to-torch")],
+)
+def test_agent_of_kernels_is_not_offered(slug: str, track: str, tasks: Path) -> None:
     sync_tasks(tasks)
     (spec,) = load(slug).SPECS
     agent = Agent(slug=slug, title=spec.title, tasks=list(spec.tasks), kinds=list(spec.kinds))
     with pytest.raises(CannotWork):
         kinds_for(agent, Task.objects.by_slug(SLUG).get())
-    kinds_for(agent, Task(operator=Operator(slug="softmax"), track="torch-to-torch"))
+    kinds_for(agent, Task(operator=Operator(slug="softmax"), track=track))
 
 
 @pytest.mark.usefixtures("libraries")

@@ -7,16 +7,18 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evaluation.code.languages import languages
-from evaluation.kinds.kernel.load import load_task
+from evaluation.kinds.kernel.load import load_task, load_tasks
 from evaluation.kinds.kernel.workspace_files import starter_files
-from evaluation.tasks.spec import find_operators
+from evaluation.tasks.spec import find_operators, folder_of
 from runners.agents import compiler, load, names, workspace_files
+from runners.agents._parts.tunables import tunables
 from runners.agents.scripted import RECORDINGS
 from runners.process.supervisor import Child, Ended
 from runners.session.confinement import PACKAGE, confined, environment
@@ -270,6 +272,15 @@ def test_tuner_profiles_gpu_kernels_only(target: str, profiled: bool, tmp_path: 
     calls = [e["body"]["tool"] for e in harness.events if e["kind"] == "tool_call"]
     assert ("arena-profile" in calls) is profiled
     assert len(harness.submitted) == 2, "a profile costs no round"
+
+
+def test_tuner_takes_the_tasks_whose_starter_declares_tunables_and_no_others() -> None:
+    (spec,) = load("tuner").SPECS
+    folders = (folder_of(TASKS, name) for name in find_operators(TASKS))
+    for task in (task for folder in folders for task in load_tasks(folder)):
+        starter = starter_files(task)[task.target_file]
+        taken = any(fnmatchcase(task.slug, pattern) for pattern in spec.tasks)
+        assert taken is bool(tunables(starter)), task.slug
 
 
 def test_tuner_without_tunables_submits_once(tmp_path: Path) -> None:
