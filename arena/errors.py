@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Link:
+    """A page that helps: its address, and the text of the link."""
+
+    address: str
+    text: str
 
 
 class UserError(Exception):
@@ -10,10 +19,11 @@ class UserError(Exception):
 
     code, status = "bad_request", 400
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", link: Link | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.link = link
 
     @property
     def text(self) -> str:

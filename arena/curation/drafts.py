@@ -19,7 +19,7 @@ from arena.curation import files as folders
 from arena.curation.models import OPEN, Check, CheckStatus, CheckStep, Draft, DraftState, Review
 from arena.curation.starter import starter_draft
 from arena.curation.validation import problems_of, targets_of
-from arena.errors import Conflict, Forbidden, NotFound, UserError
+from arena.errors import Conflict, Forbidden, Link, NotFound, UserError
 from evaluation.errors import TaskError
 from evaluation.tasks.spec import FITTED, folder_of
 
@@ -71,7 +71,9 @@ def _insert(user: User, name: str, files: dict[str, str], origin: str) -> Draft:
         holder = Draft.objects.open().filter(name=name).first()
         by = f" by {holder.author}" if holder else ""
         raise Conflict(
-            f"There is an open draft {name!r}{by} already.", "Publish or discard it first."
+            f"There is an open draft {name!r}{by} already.",
+            "Publish or discard it first.",
+            Link(holder.get_absolute_url(), "Open that draft") if holder else None,
         ) from None
     record(user, "draft.create", draft, f"From {origin}.", files=len(files))
     return draft

@@ -28,17 +28,17 @@ def check_title(title: str) -> str:
     """Return a title without needless spaces. Raises BadFiles."""
     title = " ".join(title.split())
     if not 1 <= len(title) <= MAX_TITLE:
-        raise BadFiles(f"A task needs a title of 1 to {MAX_TITLE} characters.")
+        text = f"A task needs a title of 1 to {MAX_TITLE} characters."
+        raise BadFiles(text, fields={"title": text})
     return title
 
 
 def check_name(name: str) -> str:
     """Return the name of an operator. Raises BadFiles."""
     if not NAME.match(name):
-        raise BadFiles(
-            f"{name[:80]!r} is no name of a task.",
-            "Use 2 to 60 lower case letters, digits and underscores, a letter first.",
-        )
+        text = f"{name[:80]!r} is no name of a task."
+        hint = "Use 2 to 60 lower case letters, digits and underscores, a letter first."
+        raise BadFiles(text, hint, {"name": f"{text} {hint}"})
     return name
 
 

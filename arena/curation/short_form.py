@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from arena.curation.files import BadFiles, check_title
+from arena.curation.validation import reference_problems
 from evaluation.tasks.spec import CATEGORIES
 
 LANGUAGES = ("triton", "cuda", "cpp", "hip")
@@ -41,6 +44,13 @@ def reference(x, limit):
 ''',
 }
 """Fields that are a task by themselves, which an author changes."""
+FORMS = {
+    "arguments": "Each line is a table in braces and ends with a comma.",
+    "domain": "Each line is a key, an equals sign and a value.",
+    "models": "Each line is a name, an equals sign and a table in braces.",
+}
+"""Form of the fields that are lines of TOML."""
+_LINE = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
 @dataclass(frozen=True)
@@ -58,14 +68,10 @@ class ShortForm:
     reference: str
 
     def files(self) -> dict[str, str]:
-        """Return the files of the task. Raises BadFiles for a field that cannot be one of it."""
+        """Return the files of the task. Raises BadFiles with a message for each wrong field."""
         title = check_title(self.title)
-        if self.category not in CATEGORIES:
-            raise BadFiles(f"{self.category[:80]!r} is no category.", "Choose one of the list.")
-        if self.level not in map(str, range(1, MAX_LEVEL + 1)):
-            raise BadFiles(f"{self.level[:20]!r} is no level.", f"Choose 1 to {MAX_LEVEL}.")
-        if not self.languages or not set(self.languages) <= set(LANGUAGES):
-            raise BadFiles("A task needs a language.", f"Choose among {', '.join(LANGUAGES)}.")
+        if wrong := dict(self._wrong()):
+            raise BadFiles(" ".join(f"{name}: {text}" for name, text in wrong.items()), "", wrong)
         families = [each.strip() for each in self.families.split(",") if each.strip()]
         table = (
             f"title = {_quoted(title)}\n"
@@ -78,6 +84,20 @@ class ShortForm:
             f"[models]\n{_lines(self.models)}"
         )
         return {"task.toml": table, "reference.py": _lines(self.reference)}
+
+    def _wrong(self) -> Iterator[tuple[str, str]]:
+        """Yield the names of wrong fields, each with what is wrong."""
+        if self.category not in CATEGORIES:
+            yield "category", f"{self.category[:80]!r} is no category. Choose one of the list."
+        if self.level not in map(str, range(1, MAX_LEVEL + 1)):
+            yield "level", f"{self.level[:20]!r} is no level. Choose 1 to {MAX_LEVEL}."
+        if not self.languages or not set(self.languages) <= set(LANGUAGES):
+            yield "languages", f"A task needs a language. Choose among {', '.join(LANGUAGES)}."
+        for name in FORMS:
+            if problem := _toml_problem(name, _lines(getattr(self, name))):
+                yield name, problem
+        for found in reference_problems(self.reference):
+            yield "reference", str(found)
 
 
 TEXTS = tuple(each.name for each in fields(ShortForm) if each.name != "languages")
@@ -96,3 +116,24 @@ def _lines(text: str) -> str:
     """Return the lines of a field, which a browser sends with another end."""
     lines = text.replace("\r\n", "\n").rstrip("\n")
     return f"{lines}\n" if lines else ""
+
+
+def _toml_problem(name: str, lines: str) -> str:
+    """Return why lines are not those of a table of `task.toml`; empty where they are.
+
+    A line that the message names is that of the field.
+    """
+    opening, closing = ("arguments = [", "]") if name == "arguments" else (f"[{name}]", "")
+    try:
+        keys = tomllib.loads(f"{opening}\n{lines}{closing}").keys()
+    except RecursionError:
+        return "Not TOML: nested too deeply."
+    except ValueError as error:
+        text = _LINE.sub(_line_of_field, str(error)).replace("end of document", "its end")
+        return f"Not TOML: {text}. {FORMS[name]}"
+    return "" if keys == {name} else f"It holds more than the {name}. {FORMS[name]}"
+
+
+def _line_of_field(found: re.Match[str]) -> str:
+    """Return a place within a field, above which the file has one line more."""
+    return f"(at line {int(found[1]) - 1}, column {found[2]})"

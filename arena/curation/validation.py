@@ -49,7 +49,7 @@ def _problems(folder: Path, files: Mapping[str, str]) -> Iterator[Problem]:
         if path not in files:
             yield Problem(path, "missing; add it")
     if "reference.py" in files:
-        yield from _reference_problems(files["reference.py"])
+        yield from reference_problems(files["reference.py"])
     if not {"task.toml", "reference.py"} <= files.keys():
         return
     loaded: list[LoadedOperator] = []
@@ -93,7 +93,7 @@ def _attempt(folder: Path, read: Callable[[], object]) -> Problem | None:
     return None
 
 
-def _reference_problems(source: str) -> Iterator[Problem]:
+def reference_problems(source: str) -> Iterator[Problem]:
     """Parse `reference.py` without running it."""
     try:
         tree = ast.parse(source)

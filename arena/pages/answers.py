@@ -6,6 +6,8 @@ from types import TracebackType
 
 from django.contrib import messages
 from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from arena.errors import UserError
 
@@ -13,6 +15,13 @@ from arena.errors import UserError
 def is_inserted(request: HttpRequest) -> bool:
     """Return whether `static/js/fragments.js` asks for a part of a page, to insert it there."""
     return request.headers.get("X-Requested-With") == "fragment"
+
+
+def refusal(error: UserError) -> SafeString:
+    """Return the text of an error as HTML, with its link."""
+    if (link := error.link) is None:
+        return format_html("{}", error.text)
+    return format_html('{} <a href="{}">{}</a>', error.text, link.address, link.text)
 
 
 class RefusalAsMessage:
@@ -31,6 +40,6 @@ class RefusalAsMessage:
         trace: TracebackType | None,
     ) -> bool:
         if isinstance(error, UserError):
-            messages.error(self._request, error.text)
+            messages.error(self._request, refusal(error))
             return True
         return False

@@ -22,9 +22,9 @@ from arena.curation import archives, checks, drafts, files, short_form
 from arena.curation.files import BadFiles
 from arena.curation.models import Check, Draft
 from arena.curation.validation import lacks_tolerance, problems_of
-from arena.errors import Conflict, NotFound, UserError
+from arena.errors import Conflict, Invalid, NotFound, UserError
 from arena.filters import words_of
-from arena.pages.answers import RefusalAsMessage
+from arena.pages.answers import RefusalAsMessage, refusal
 from arena.runs.code.sources import changes
 from evaluation.tasks.spec import CATEGORIES
 
@@ -36,6 +36,7 @@ STATES = {
 }
 """Choices of the list of tasks."""
 OPERATORS_A_PAGE = 20
+INCORRECT = "No draft was made: correct the marked fields."
 
 
 @require_safe
@@ -83,9 +84,11 @@ def new(request: HttpRequest) -> HttpResponse:
         try:
             made = _create(request)
         except UserError as error:
-            context |= {"error": error.text, "given": request.POST}
+            context |= {"error": refusal(error), "given": request.POST}
             if request.POST.get("from") == "short":
                 context |= {"short": request.POST, "chosen": request.POST.getlist("languages")}
+                if wrong := error.fields if isinstance(error, Invalid) else {}:
+                    context |= {"error": INCORRECT, "wrong": wrong}
             return render(request, "curate/new.html", context, status=error.status)
         if len(made) > 1:
             messages.success(request, f"{len(made)} drafts were made.")

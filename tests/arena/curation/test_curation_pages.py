@@ -106,6 +106,16 @@ def test_clashing_name_is_refused_on_the_page(page: Client, draft: Draft) -> Non
     assert Draft.objects.count() == 1
 
 
+def test_another_draft_of_a_task_is_refused_with_a_link_to_the_open_one(
+    page: Client, staff: Any
+) -> None:
+    publish_folder(NAME, starter_draft(NAME, "T"), "0" * 64)
+    address = reverse("draft-of-task", args=[NAME])
+    page.post(address)
+    shown = page.post(address, follow=True).content.decode()
+    assert f'<a href="{Draft.objects.get().get_absolute_url()}">Open that draft</a>' in shown
+
+
 def test_form_with_a_bad_name_is_shown_again(page: Client) -> None:
     answer = page.post(reverse("draft-new"), {"from": "form", "name": "A b", "title": "T"})
     assert answer.status_code == 422

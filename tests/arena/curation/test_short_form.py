@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 from typing import Any
@@ -129,12 +130,44 @@ def test_fit_of_files_that_cannot_be_read_is_refused(
 def test_wrong_field_is_refused_and_the_others_are_kept(
     page: Client, field: str, value: object, problem: str
 ) -> None:
-    data = {**FIELDS, "reference": "# mine\n", field: value}
+    data = {**FIELDS, "reference": f"# mine\n{EXAMPLE['reference']}", field: value}
     answer = page.post(reverse("draft-new"), data)
     text = answer.content.decode()
     assert answer.status_code == 422 and problem in text
     assert "# mine" in re.search(r'name="reference".*?</textarea>', text, re.DOTALL)[0]
     assert not Draft.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("arguments", "this is not toml", "Not TOML: Invalid value (at line 1, column 1)"),
+        ("arguments", '{ name = "x" },\r\n{ name = ', "Not TOML: Invalid value (at line 2, column"),
+        ("arguments", "]\n[domain]\nrows = [", "It holds more than the arguments"),
+        ("arguments", "[" * 9_000, "Not TOML: nested too deeply"),
+        ("domain", "rows = [1, 2]\nrows = 3", "Not TOML: Cannot overwrite a value (at line 2"),
+        ("domain", "rows = [1", "Not TOML: Unclosed array (at its end)"),
+        ("models", "a = 1\n[domain]", "It holds more than the models"),
+        ("reference", "def reference(x):\n  return x.", "reference.py: line 2: invalid syntax"),
+    ],
+)
+def test_field_that_cannot_be_parsed_is_marked_with_its_own_line_before_a_draft_exists(
+    page: Client, field: str, value: str, problem: str
+) -> None:
+    answer = page.post(reverse("draft-new"), {**FIELDS, field: value})
+    assert answer.status_code == 422 and not Draft.objects.exists()
+    (marked,) = re.findall(
+        r"<textarea[^>]*aria-invalid.*?</label>", answer.content.decode(), re.DOTALL
+    )
+    assert f'name="{field}"' in marked and problem in html.unescape(marked)
+    assert "correct the marked fields" in answer.content.decode()
+
+
+def test_name_of_an_open_draft_is_refused_with_a_link_to_it(page: Client, short: Draft) -> None:
+    answer = page.post(reverse("draft-new"), FIELDS)
+    assert answer.status_code == 409
+    link = f'<a href="{short.get_absolute_url()}">Open that draft</a>'
+    assert link in answer.content.decode()
 
 
 def test_hostile_text_stays_in_its_field(page: Client) -> None:
