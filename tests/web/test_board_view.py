@@ -80,6 +80,24 @@ def test_board_ranked_by_the_sol_score_keeps_it_in_every_link(client, judged):
 
 
 @pytest.mark.django_db
+def test_methodology_defines_each_speedup_of_a_board_once_and_by_its_column(client, three):
+    board_page, formulas = (
+        client.get(f"/{name}/").content.decode() for name in ("leaderboard", "methodology")
+    )
+    defined = re.findall(
+        r"^(?:<pre[^>]*>)?([a-zA-Z ]+?) += ", formulas.replace("<pre", "\n<pre"), re.M
+    )
+    speedups = [name for name in defined if "speedup" in name]
+    assert len(speedups) == len(set(speedups)) and "speedup of an agent" not in speedups
+    for column, name in (
+        ("Pass rate", "pass rate"),
+        ("Speedup over the set", "speedup over the set"),
+        ("Where solved", "speedup where solved"),
+    ):
+        assert f">{column}</a>" in board_page and name in defined, column
+
+
+@pytest.mark.django_db
 def test_heading_says_how_the_board_is_sorted_and_turns_it(client, three):
     page = client.get("/leaderboard/?track=cpp-to-cpp&sort=-solved").content.decode()
     assert page.count("aria-sort=") == 1
