@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.urls import reverse
 from django.utils import timezone
 
 from arena import sockets
@@ -35,11 +36,17 @@ def create_from_form(user: User, name: str, title: str) -> Draft:
 
 
 def create(
-    user: User, tasks: Mapping[str, Mapping[str, str]], origin: str, *, published: bool = False
+    user: User,
+    tasks: Mapping[str, Mapping[str, str]],
+    origin: str,
+    *,
+    published: bool = False,
+    rename: str = "Choose another name.",
 ) -> list[Draft]:
     """Create a draft for each task folder; all of them, or none.
 
-    With `published` the names are those of tasks that the drafts change.
+    With `published` the names are those of tasks that the drafts change. `rename` is the hint
+    where a name is that of another task.
 
     Raises: UserError for a name that is taken, or files that are no task.
     """
@@ -49,10 +56,8 @@ def create(
             checked = folders.check_files(files)
             known = Operator.objects.filter(slug=folders.check_name(name)).exists()
             if known and not published:
-                raise Conflict(
-                    f"There is a task {name!r} already.",
-                    "Rename the folder, or open that task's page in /curate/ to change it.",
-                )
+                change = Link(f"{reverse('curate')}?q={name}", "Change that task instead")
+                raise Conflict(f"There is a task {name!r} already.", rename, change)
             made.append(_insert(user, name, checked, origin))
     return made
 

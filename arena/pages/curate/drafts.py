@@ -84,11 +84,7 @@ def new(request: HttpRequest) -> HttpResponse:
         try:
             made = _create(request)
         except UserError as error:
-            context |= {"error": refusal(error), "given": request.POST}
-            if request.POST.get("from") == "short":
-                context |= {"short": request.POST, "chosen": request.POST.getlist("languages")}
-                if wrong := error.fields if isinstance(error, Invalid) else {}:
-                    context |= {"error": INCORRECT, "wrong": wrong}
+            context |= _refused(_form_of(request.POST), request.POST, error)
             return render(request, "curate/new.html", context, status=error.status)
         if len(made) > 1:
             messages.success(request, f"{len(made)} drafts were made.")
@@ -97,23 +93,43 @@ def new(request: HttpRequest) -> HttpResponse:
     return render(request, "curate/new.html", context)
 
 
+def _form_of(given: QueryDict) -> str:
+    """Return which of the three forms was sent."""
+    sent = str(given.get("from"))
+    return sent if sent in ("short", "form") else "upload"
+
+
+def _refused(form: str, given: QueryDict, error: UserError) -> dict[str, object]:
+    """Return what the page shows of an error: beside its form, and at the fields of that form."""
+    wrong = error.fields if form != "upload" and isinstance(error, Invalid) else {}
+    shown: dict[str, object] = {
+        "error": {form: INCORRECT if wrong else refusal(error)},
+        "wrong": {form: wrong},
+        "given": {form: given},
+    }
+    if form == "short":
+        shown |= {"short": given, "chosen": given.getlist("languages")}
+    return shown
+
+
 def _create(request: HttpRequest) -> list[Draft]:
     user = signed_in(request)
     name = request.POST.get("name", "").strip()
-    if request.POST.get("from") == "form":
+    form = _form_of(request.POST)
+    if form == "form":
         return [drafts.create_from_form(user, name, request.POST.get("title", ""))]
-    if request.POST.get("from") == "short":
+    if form == "short":
         texts = {name: request.POST.get(name, "") for name in short_form.TEXTS}
-        form = short_form.ShortForm(languages=tuple(request.POST.getlist("languages")), **texts)
-        return drafts.create(user, {name: form.files()}, "the short form")
+        short = short_form.ShortForm(languages=tuple(request.POST.getlist("languages")), **texts)
+        return drafts.create(user, {name: short.files()}, "the short form")
     found, origin = _uploaded(request)
-    if "" in found:
-        if not name:
-            raise BadFiles(
-                "The archive has no folder around its task.", "Give the name of the task, too."
-            )
-        found = {name: found.pop(""), **found}
-    return drafts.create(user, found, origin)
+    if "" not in found:
+        return drafts.create(user, found, origin, rename="Rename the folder.")
+    if not name:
+        raise BadFiles(
+            "The archive has no folder around its task.", "Give the name of the task, too."
+        )
+    return drafts.create(user, {name: found.pop(""), **found}, origin)
 
 
 def _uploaded(request: HttpRequest) -> tuple[dict[str, dict[str, str]], str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from typing import Any
@@ -15,6 +16,7 @@ from arena.catalog.models import Hardware, Operator, Task
 from arena.catalog.sync import publish_folder
 from arena.curation import drafts
 from arena.curation.models import Check, Draft
+from arena.curation.short_form import EXAMPLE
 from arena.curation.starter import starter_draft
 from tests.arena.curation.conftest import NAME, admission, checked
 from tests.arena.curation.test_archives import in_folder, lying_bomb, tarred, zipped
@@ -104,6 +106,53 @@ def test_clashing_name_is_refused_on_the_page(page: Client, draft: Draft) -> Non
     assert answer.status_code == 409
     assert b"an open draft" in answer.content
     assert Draft.objects.count() == 1
+
+
+def beside(form: str, page: str) -> str:
+    """Return what the page of a new task shows within one of its forms."""
+    found = re.search(rf'<form[^>]*aria-labelledby="by-{form}".*?</form>', page, re.DOTALL)
+    assert found
+    return html.unescape(found[0])
+
+
+SHORT = {**EXAMPLE, "from": "short", "languages": ["cpp"], "name": NAME}
+START = {"from": "form", "name": NAME, "title": "T"}
+FOLDER = {"archive": in_folder()}
+FILES = {"archive": starter_draft(NAME, "T"), "name": NAME}
+
+
+@pytest.mark.parametrize(
+    ("form", "sent", "hint"),
+    [
+        ("short", SHORT, "Choose another name."),
+        ("form", START, "Choose another name."),
+        ("upload", FOLDER, "Rename the folder."),
+        ("upload", FILES, "Choose another name."),
+    ],
+)
+def test_name_of_a_task_is_refused_beside_its_form_with_a_link(
+    page: Client, form: str, sent: dict[str, Any], hint: str
+) -> None:
+    publish_folder(NAME, starter_draft(NAME, "T"), "0" * 64)
+    more = {}
+    if files := sent.get("archive"):
+        more["archive"] = SimpleUploadedFile("task.zip", zipped(files))
+    answer = page.post(reverse("draft-new"), {**sent, **more})
+    text = answer.content.decode()
+    assert answer.status_code == 409 and text.count('role="alert"') == 1
+    link = f'<a href="/curate/?q={NAME}">Change that task instead</a>'
+    assert f"There is a task {NAME!r} already. {hint} {link}" in beside(form, text)
+    assert text.count(" autofocus") == beside(form, text).count(" autofocus") == 1
+    assert NAME in page.get(f"/curate/?q={NAME}").content.decode()
+
+
+def test_wrong_title_is_marked_in_the_form_that_was_sent_alone(page: Client) -> None:
+    text = page.post(reverse("draft-new"), {**START, "title": " "}).content.decode()
+    assert "A task needs a title" in beside("form", text) and f'value="{NAME}"' in beside(
+        "form", text
+    )
+    for other in ("short", "upload"):
+        assert "aria-invalid" not in beside(other, text) and NAME not in beside(other, text)
 
 
 def test_another_draft_of_a_task_is_refused_with_a_link_to_the_open_one(
