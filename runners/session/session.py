@@ -296,6 +296,7 @@ class AgentSession:
             {"note": note},
             command,
             text_of=lambda output: _answer(output)["text"],
+            ok_of=_ok_of_check,
         )
         answer = _answer(result.output)
         # A sample of the model loop has fewer rounds left than its run, which faults state.
@@ -318,6 +319,7 @@ class AgentSession:
         *,
         seconds: float | None = None,
         text_of: Callable[[str], str] = str,
+        ok_of: Callable[[CommandResult], bool | None] = lambda result: result.code == 0,
     ) -> CommandResult:
         """Run a command as a tool call; `text_of` converts its output to the recorded text."""
         call = self.tool_call(tool, arguments)
@@ -331,7 +333,7 @@ class AgentSession:
             call,
             tool,
             text_of(result.output),
-            ok=result.code == 0,
+            ok=ok_of(result),
             exit_code=result.code,
             duration_ms=round(milliseconds, 1),
         )
@@ -408,6 +410,12 @@ def _answer(output: str) -> dict[str, Any]:
     if isinstance(answer, dict) and isinstance(answer.get("text"), str) and "exit" in answer:
         return answer
     return {"exit": REFUSED, "text": output.strip() or "arena-check printed no answer"}
+
+
+def _ok_of_check(result: CommandResult) -> bool | None:
+    """Return whether a round passed; None where the machine could not measure it."""
+    inconclusive = _answer(result.output).get("verdict") == INCONCLUSIVE
+    return None if inconclusive else result.code == 0
 
 
 def _unified_diff(path: str, before: str, after: str) -> str:

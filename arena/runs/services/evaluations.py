@@ -356,9 +356,10 @@ def _record_end(
 ) -> None:
     """Record the verdict, and the run's best speedup so far."""
     submission, span = evaluation.submission, _span(evaluation)
+    inconclusive = verdict == types.Verdict.INCONCLUSIVE
     end = {
         "span_kind": "evaluation",
-        "ok": verdict == types.Verdict.PASSED,
+        "ok": None if inconclusive else verdict == types.Verdict.PASSED,
         "verdict": verdict,
         "reason": reason,
         "message": message,

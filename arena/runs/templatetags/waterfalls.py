@@ -14,6 +14,7 @@ from arena.catalog.templatetags.figures import clock, money, times, tokens
 from arena.runs.display.rounds import Round
 from arena.runs.models import Run
 from arena.runs.scoring.best import free_rounds
+from arena.runs.trace.entries import FAILED
 from arena.runs.trace.sifting import Sieve
 from arena.runs.trace.waterfall import Bar, Curve, Lane, Verdict, Waterfall
 
@@ -95,7 +96,9 @@ def _round_title(shown: Round) -> str:
 def _round_bar(shown: Round, place: int, middle: float, scale: float) -> SafeString:
     """Return the bar of a round; one without a speedup has a short mark below the axis."""
     height = scale * math.log(shown.speedup) if shown.speedup else -6.0
-    tone = "failed" if not shown.speedup else "best" if shown.is_best else "passed"
+    tone = "failed" if shown.verdict in FAILED else "unmeasured"
+    if shown.speedup:
+        tone = "best" if shown.is_best else "passed"
     return format_html(
         '<rect class="{}" x="{}" width="7" y="{}" height="{}"/>',
         tone,
@@ -203,13 +206,17 @@ def _line(x1: str, x2: str, y1: float, y2: float) -> SafeString:
 def _marks(
     verdicts: Sequence[Verdict], ends: float, y: Callable[[float], float]
 ) -> Iterator[tuple[SafeString]]:
-    """Yield a point for each round that is the best so far, and a cross for each that failed."""
+    """Yield a point for each round that is the best so far.
+
+    A cross is one that failed, a tilde one that was not measured.
+    """
     free = 0.0
     best = 0.0
     for verdict in verdicts:
         at = 100 * verdict.at / ends
         if verdict.speedup is None:
-            label, kind, height = f"× {verdict.round}", "failed", float(BEST - 1)
+            sign, kind = ("×", "failed") if verdict.verdict in FAILED else ("~", "unmeasured")
+            label, height = f"{sign} {verdict.round}", float(BEST - 1)
         elif verdict.best and verdict.best > best:
             best = verdict.best
             label, kind = f"{verdict.round}: {times(verdict.speedup)}", "won"
@@ -219,7 +226,7 @@ def _marks(
         text = SafeString("")
         if at >= free:
             anchor = "end" if at > 100 - LABEL_PERCENT else "start"
-            place = height if kind == "failed" else height - 6
+            place = height - 6 if kind == "won" else height
             text = format_html(
                 '<text x="{}%" y="{}" text-anchor="{}">{}</text>',
                 f"{at:.2f}", place, anchor, label,

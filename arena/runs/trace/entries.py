@@ -91,14 +91,15 @@ class Entry:
         """Return "bad" for a failure, "warn" for what a reader should know of, else ""."""
         kind, body = self.event.kind, self.event.body
         if (
-            body.get("ok") is False
-            or body.get("verdict") in FAILED
+            body.get("verdict") in FAILED
+            or (body.get("ok") is False and not body.get("verdict"))
             or (kind == "log" and body["level"] == "error")
             or (kind in ("error", "model_call") and body.get("error", True))
             or (self.result and self.result.tone == "bad")
         ):
             return "bad"
         warns = kind == "log" and body["level"] == "warning" and body["stream"] != "stderr"
+        warns |= body.get("verdict") == Verdict.INCONCLUSIVE
         return "warn" if warns or kind in ("limit", "interrupt") or body.get("retries") else ""
 
     @property

@@ -15,7 +15,7 @@ from django.db.models import Q, QuerySet
 
 from arena.runs.models import Evaluation, Event
 from arena.runs.states import SCOPES_COUNTED
-from arena.runs.trace.entries import Entry, latest, span_of
+from arena.runs.trace.entries import FAILED, Entry, latest, span_of
 from evaluation.types import Verdict
 
 MAX_ROWS = 120
@@ -234,10 +234,14 @@ def _with_tokens(inside: QuerySet[Event], stops: list[Stop], with_turns: bool) -
 
 
 def _marked(inside: QuerySet[Event], stops: list[Stop]) -> list[Stop]:
-    """Return the stops, marked where something failed before the next one."""
+    """Return the stops, marked where something failed before the next one.
+
+    A verdict that is no pass decides alone: an inconclusive round is no failure.
+    """
     seqs = [stop.seq for stop in stops]
     failures = inside.filter(FAILURES).values_list("seq", flat=True)
     bad = {bisect_right(seqs, seq) - 1 for seq in failures}
     return [
-        replace(stop, bad=number in bad or bool(stop.verdict)) for number, stop in enumerate(stops)
+        replace(stop, bad=stop.verdict in FAILED if stop.verdict else number in bad)
+        for number, stop in enumerate(stops)
     ]

@@ -47,11 +47,12 @@ class Lane:
 
 @dataclass(frozen=True)
 class Verdict:
-    """End of a round: its speedup, None where it did not pass, and the best so far."""
+    """End of a round: its verdict, its speedup or None, and the best so far."""
 
     at: float
     seq: int
     round: int
+    verdict: str
     speedup: float | None
     best: float | None
 
@@ -164,7 +165,7 @@ def _verdicts(events: QuerySet[Event]) -> list[Verdict]:
     fields = ("t_ms", "seq", "body__round", "body__verdict")
     for at, seq, number, verdict in ends.values_list(*fields):
         if verdict and number is not None and number not in found:  # the final one comes later
-            found[number] = Verdict(at, seq, number, *passed.get(number, (None, None)))
+            found[number] = Verdict(at, seq, number, verdict, *passed.get(number, (None, None)))
     return list(found.values())
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db.models import F
 
 from arena.accounts.models import ApiToken
 from arena.runs import services
 from arena.runs.models import Evaluation, Event, Run
 from arena.runs.scoring.best import chosen_round, end_without_final
 from arena.runs.services.rejudging import replace_verdict
+from arena.runs.trace.events import EventDraft
+from arena.runs.trace.outline import outline
+from arena.runs.trace.sifting import counts
 from arena.runs.trace.timeline import rows
 from tests.arena.factories import LEASE, ask_for_verdict, compiled, finished, gate, judge, report
 
@@ -70,6 +74,34 @@ def test_trace_of_a_round_judged_twice_shows_both_attempts_in_order(run: Run) ->
     assert told == ["inconclusive", "warning", "passed"]
     kinds = [event.kind for event in shown]
     assert kinds.count("compiler_output") == 2 and kinds.count("gate_result") == 9
+
+
+def test_inconclusive_round_is_amber_everywhere_in_the_trace_and_no_error(
+    run: Run, client: Any
+) -> None:
+    services.record(
+        run.pk, [EventDraft("message", {"role": "assistant", "text": "Try."})], producer="test"
+    )
+    judge_twice(ask_for_verdict(run, "round"), inconclusive())
+    failed = EventDraft("tool_result", {"tool": "shell", "ok": False, "exit_code": 3})
+    services.record(run.pk, [failed], producer="test")
+    run.refresh_from_db()
+    events = run.events.all()
+    Event.objects.filter(run=run).update(t_ms=F("seq"))
+    assert [(s.verdict, s.bad) for s in outline(events).stops if s.kind == "round"] == [
+        ("inconclusive", False)
+    ]
+    tones = {
+        row.event.body["verdict"]: row.tone
+        for row in rows(events, run.last_seq)
+        if row.event.body.get("verdict")
+    }
+    assert tones == {"passed": "", "inconclusive": "warn"}
+    assert counts(events)["errors"] == 1, "the tool's own"
+    page = client.get(f"{run.get_absolute_url()}?tab=trace").content.decode()
+    assert ">~ 1</text>" in page and "× 1" not in page
+    stop = page.partition("Round 1</span>")[2].partition("</a>")[0]
+    assert 'data-verdict="inconclusive"' in stop and "✕" not in stop
 
 
 def test_gate_that_is_recorded_twice_in_one_attempt_is_one_row(run: Run) -> None:

@@ -148,8 +148,11 @@ def test_inconclusive_round_is_submitted_again_with_a_note_in_the_trace(tmp_path
     session, out = session_with_answers(tmp_path, INCONCLUSIVE, INCONCLUSIVE, passed)
     verdict = session.check("mine")
     assert verdict.passed and verdict.speedup == 1.5 and session.rounds_left == 19
-    kinds = [json.loads(line)["kind"] for line in out.getvalue().splitlines()]
+    events = [json.loads(line) for line in out.getvalue().splitlines()]
+    kinds = [event["kind"] for event in events]
     assert kinds == 2 * ["tool_call", "tool_result", "note"] + ["tool_call", "tool_result"]
+    results = [event["body"]["ok"] for event in events if event["kind"] == "tool_result"]
+    assert results == [None, None, True], "an inconclusive round is no error"
 
 
 @pytest.mark.parametrize(
