@@ -3,12 +3,14 @@
 //
 // A figure holds its data as JSON whose colours are custom properties of the stylesheet; they are
 // resolved here, and again when the theme changes. On paper they are those of the light theme.
+// An axis may have other values for a narrow plot, as on a phone.
 
 const BUNDLE = new URL("../vendor/plotly/plotly-cartesian.min.js", import.meta.url);
 // The bundle carries the style sheet of a map library and adds it as an inline style, which the
 // content security policy refuses, unless an element of this id is there. No chart here is a map.
 const UNUSED_STYLE = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53";
 const CONFIG = { displayModeBar: false, responsive: true };
+const NARROW_PX = 480;
 const drawn = new Set();
 let loading;
 let onPaper = false;
@@ -52,6 +54,8 @@ async function draw(figure) {
     if (onPaper) probe.style.colorScheme = "light";
     const { data, layout } = resolveColours(JSON.parse(figure.querySelector("script").textContent), probe);
     probe.remove();
+    const narrow = plot.clientWidth < NARROW_PX;
+    for (const axis of [layout.xaxis, layout.yaxis]) if (narrow) Object.assign(axis, axis.narrow);
     layout.font.family = getComputedStyle(document.body).fontFamily;
     plot.querySelector(".drawing")?.remove(); // the server's, which has stood in its place
     await Plotly.react(plot, data, layout, CONFIG);

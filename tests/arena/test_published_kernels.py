@@ -295,6 +295,9 @@ def test_chart_has_every_kernel_once_with_the_address_of_its_page(tmp_path: Path
     low = 10 ** drawn["layout"]["yaxis"]["range"][0]
     assert all(low < y for trace in drawn["data"] for y in trace["y"])
     assert "wrong" in drawn["layout"]["yaxis"]["ticktext"]
+    assert "suite alone" in drawn["layout"]["yaxis"]["ticktext"]
+    room = 0.03 * (right - left)
+    assert all(math.log10(x) <= right - room for trace in drawn["data"] for x in trace["x"])
     assert claims_chart([]) is None
 
 

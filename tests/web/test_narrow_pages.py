@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -116,6 +117,27 @@ def test_categories_of_a_board_fit_the_width(open_page, served_world, in_thread,
     names = shown if width < 700 else page.locator("thead")
     read = names.evaluate(NAMES)
     assert all(category in read for category in CATEGORIES.values())
+
+
+def test_labels_of_the_chart_of_claims_stand_apart_on_a_phone(
+    open_page, served_world, in_thread, tmp_path
+):
+    lines = [published.kernel_line(40 + n, 10.0**n, speedup=10.0**n) for n in range(-3, 4)]
+    in_thread(published).load_claims(tmp_path, [*published.one_of_each_outcome(), *lines])
+    page = open_page("/claims/", PHONE)
+    page.locator("#chart-claims").scroll_into_view_if_needed()
+    page.locator("#chart-claims .xtick text").first.wait_for()
+    whole, inner = (
+        page.locator(f"#chart-claims {name}").first.bounding_box()["width"]
+        for name in (".plot", ".nsewdrag")
+    )
+    assert inner > whole / 2
+    for axis, begin, size in (("x", "x", "width"), ("y", "y", "height")):
+        labels = page.locator(f"#chart-claims .{axis}tick text")
+        boxes = sorted((each.bounding_box() for each in labels.all()), key=lambda box: box[begin])
+        assert len(boxes) > 2
+        for box, after in pairwise(boxes):
+            assert box[begin] + box[size] <= after[begin] + 1, (axis, boxes)
 
 
 @pytest.mark.parametrize("width", [390, 820, 1000])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from arena.catalog.templatetags.figures import times
 from arena.charts import SOFT, Figure, figure, title
@@ -24,13 +23,18 @@ STYLES = {
     Outcome.NOT_JUDGEABLE: ("var(--ink-3)", "circle-open"),
 }
 """Colour and symbol of each outcome: none is distinguished by colour alone."""
-LANE = 0.28
-"""Decades between two rows of kernels that have no judged speedup."""
+LANES = {Outcome.RIGHT: "right", Outcome.SUITE_RIGHT: "suite alone"}
+"""Names of rows that are shorter than the labels of their outcomes, which the legend has."""
+LANE = 0.08
+"""Part of the judged speedups' height between two rows of kernels without one."""
 COLUMN = 0.7
 """Decades of the column of kernels that have no claimed ratio."""
-LABEL = 0.3
+LABEL = 0.6
 """Decades beside that column without a tick, whose label would cover that of the column."""
-ROOM = 0.1
+ROOM = 0.05
+"""Part of the ratios' decades beside the first and the last of them, for half a symbol."""
+MAX_NARROW = 4
+"""Decades of an axis whose powers of ten all have a label on a phone, too."""
 
 
 def claims_chart(kernels: Sequence[PublishedKernel]) -> Figure | None:
@@ -44,9 +48,9 @@ def claims_chart(kernels: Sequence[PublishedKernel]) -> Figure | None:
     if not ends:
         return None
     timed = [each.speedup for each in kernels if each.speedup]
-    left, right = math.log10(min([0.5, *ends])) - ROOM, math.log10(max([2.0, *ends])) + ROOM
-    low = math.log10(min([0.5, *timed])) - ROOM
-    top = math.log10(max([2.0, *timed])) + ROOM
+    left, right = _range(ends)
+    low, top = _range(timed)
+    lane = LANE * (top - low)
     data: list[Figure] = []
     lanes: list[tuple[float, str]] = []
     for outcome, (colour, symbol) in STYLES.items():
@@ -55,17 +59,20 @@ def claims_chart(kernels: Sequence[PublishedKernel]) -> Figure | None:
             continue
         places = [each.speedup for each in of_outcome]
         if None in places:
-            lanes.append((10 ** (low - LANE * (len(lanes) + 1)), OUTCOMES[outcome].label))
+            name = LANES.get(outcome, OUTCOMES[outcome].label)
+            lanes.append((10 ** (low - lane * (len(lanes) + 1)), name))
             places = [speedup or lanes[-1][0] for speedup in places]
         data.append(_trace(outcome, of_outcome, _along(of_outcome, left), places, (colour, symbol)))
-    least = low - LANE * (len(lanes) + 0.5) if lanes else low
+    least = low - lane * (len(lanes) + 0.5) if lanes else low
     has_column = len(ends) < len(kernels)
     column = [(10 ** (left - COLUMN / 2), "none")] if has_column else []
-    ticks = _ticks(left + LABEL * has_column, right)
+    along = _axis("claimed speedup", left - COLUMN * has_column, right)
+    labelled = (left + LABEL * has_column, right)
+    narrow = _labels([*column, *_ticks(*labelled, 2 if right - left > MAX_NARROW else 1)])
     drawn = figure(
         data,
-        x=_axis("claimed speedup", left - COLUMN * has_column, right, [*column, *ticks]),
-        y=_axis("judged speedup", least, top, [*_ticks(low, top), *lanes]),
+        x=along | _labels([*column, *_ticks(*labelled)]) | {"narrow": narrow},
+        y=_axis("judged speedup", least, top) | _labels([*_ticks(low, top), *lanes]),
         one="y",
     )
     first, last = 10 ** max(left, low), 10 ** min(right, top)
@@ -113,22 +120,32 @@ def _trace(
 def _along(kernels: Sequence[PublishedKernel], left: float) -> list[float]:
     """Return the claimed ratios; those without one are spread over the column beside `left`."""
     unclaimed = sum(not each.claimed_speedup for each in kernels)
-    begin, step = left - COLUMN + ROOM / 2, (COLUMN - ROOM) / max(unclaimed, 1)
+    begin, step = left - COLUMN * 0.9, COLUMN * 0.8 / max(unclaimed, 1)
     spread = (10 ** (begin + step * (number + 0.5)) for number in range(unclaimed))
     return [each.claimed_speedup or next(spread) for each in kernels]
 
 
-def _axis(name: str, low: float, high: float, ticks: Sequence[tuple[float, str]]) -> Figure:
-    shown: dict[str, Any] = {
-        "tickvals": [value for value, _ in ticks],
-        "ticktext": [text for _, text in ticks],
-    }
-    return {**title(name), "type": "log", "range": [low, high], **shown}
+def _axis(name: str, low: float, high: float) -> Figure:
+    return {**title(name), "type": "log", "range": [low, high], "tickangle": 0}
 
 
-def _ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """Return ticks between two powers of ten: at 1, 2 and 5, or on a long axis at 1 alone."""
+def _labels(ticks: Sequence[tuple[float, str]]) -> Figure:
+    return {"tickvals": [value for value, _ in ticks], "ticktext": [text for _, text in ticks]}
+
+
+def _range(ratios: Sequence[float]) -> tuple[float, float]:
+    """Return the powers of ten between which an axis has all of these ratios, and 1."""
+    low, high = math.log10(min([0.5, *ratios])), math.log10(max([2.0, *ratios]))
+    room = ROOM * (high - low)
+    return low - room, high + room
+
+
+def _ticks(low: float, high: float, step: int = 1) -> list[tuple[float, str]]:
+    """Return ticks between two powers of ten: at 1, 2 and 5, or on a long axis at 1 alone.
+
+    Of the powers of ten every one has a tick, or with a `step` of 2 every second, 1 among them.
+    """
     digits = (1, 2, 5) if high - low < 2.2 else (1,)
-    decades = range(math.floor(low), math.ceil(high) + 1)
+    decades = [each for each in range(math.floor(low), math.ceil(high) + 1) if not each % step]
     values = [digit * 10.0**power for power in decades for digit in digits]
     return [(value, f"{value:g}×") for value in values if low <= math.log10(value) <= high]
