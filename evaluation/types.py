@@ -173,6 +173,7 @@ class CompilerOutput:
     diagnostics: tuple[Diagnostic, ...] = ()
     resources: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     listings: Mapping[str, str] = field(default_factory=dict)
+    reused: bool = False  # from an earlier build, whose duration is no part of this verdict
 
 
 @dataclass(frozen=True, kw_only=True)

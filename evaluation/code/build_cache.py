@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import logging
@@ -42,11 +43,14 @@ def made(
 ) -> tuple[CompilerOutput, ...]:
     """Let `make` fill a folder of the cache, unless it is there, and return its outputs.
 
+    Those of a folder that is there are marked as reused.
+
     Raises: `BuildError` of `make`, or where it takes more than `max_bytes`.
     """
     if found(folder):
-        outputs = json.loads((folder / DONE).read_text())
-        return tuple(from_json(CompilerOutput, output) for output in outputs)
+        earlier = json.loads((folder / DONE).read_text())
+        outputs = tuple(from_json(CompilerOutput, output) for output in earlier)
+        return tuple(dataclasses.replace(output, reused=True) for output in outputs)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with untrusted_files.scratch(folder.parent, "building-") as scratch:
         workshop = scratch / "artefact"

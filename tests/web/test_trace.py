@@ -290,6 +290,14 @@ def test_model_call_shows_a_requested_model_that_another_answered(client, run, r
     assert ("requested as <code>another</code>" in page) is shown
 
 
+@pytest.mark.parametrize("reused", [True, False])
+def test_compiler_output_of_a_reused_build_says_so_beside_its_time(client, run, reused):
+    body = {**SAMPLES["compiler_output"], "reused": reused}
+    seq = record(run, EventDraft("compiler_output", body))
+    page = client.get(f"/runs/{run.pk}/events/?after={seq - 1}").content.decode()
+    assert ("reused from an earlier build, which took" in page) is reused
+
+
 NAMED = {name: [1, 2] for name in ("items", "keys", "values")}
 COUNTED = dict.fromkeys(NAMED, 1.0)
 TAKEN = {
