@@ -151,6 +151,15 @@ def test_tables_of_claims_fit_the_width(open_page, served_world, in_thread, tmp_
     assert "noisy" in row.inner_text()
 
 
+@pytest.mark.parametrize("size", [PHONE, {"width": 360, "height": 740}, SMALL_TABLET, DESK])
+def test_measured_peaks_of_a_gpu_have_their_units_within_the_width(open_page, served_world, size):
+    peaks = {"dram_gbps": 4195.0, "float32_tflops": 132.1, "float16_tflops": 765.8}
+    Hardware.objects.filter(slug=DEVICE["slug"]).update(kind="gpu", peaks=peaks)
+    page = open_page("/hardware/", size)
+    assert "or three products in TF32, where faster" in page.locator("main").inner_text()
+    assert page.evaluate(SCROLLED) == []
+
+
 def test_tables_of_charts_fit_a_phone(open_page, served_world, in_thread):
     run = served_world.passed(TASK, "tuner", 2.1, rounds=2)
     kernel = in_thread(production).production_run("tuner", "llama_rms_norm")
