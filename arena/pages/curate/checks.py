@@ -51,6 +51,8 @@ def _context(pk: int) -> dict[str, Any]:
     return {
         "check": shown,
         "tasks": tasks,
-        "done": sum(body["type"] == "attempt" for body in bodies),
+        "done": sum(
+            body["type"] == "attempt" and body.get("verdict") != "inconclusive" for body in bodies
+        ),
         "current": shown.draft.content_hash == shown.content_hash,
     }

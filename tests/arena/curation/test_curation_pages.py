@@ -255,6 +255,25 @@ def test_traceback_of_a_crashed_mutant_shows_its_last_line_first(
     assert re.search(r"<pre[^>]*>(.*?)</pre>", folded, re.DOTALL)[1] == whole
 
 
+def test_inconclusive_step_is_marked_and_does_not_count_as_judged(
+    page: Client, draft: Draft, staff: Any, bench: Hardware
+) -> None:
+    attempt = {
+        "type": "attempt", "task": f"{NAME}/cpp-to-cpp", "role": "honest", "name": "pointers",
+        "verdict": "passed", "reason": None, "as_expected": True, "seconds": 1, "message": "",
+    }  # fmt: skip
+    disturbed = {
+        **attempt, "name": "pointers, timed", "verdict": "inconclusive", "reason": "MACHINE_BUSY",
+        "as_expected": False, "message": "98 of 100 pairs of windows were disturbed",
+    }  # fmt: skip
+    check = checked(draft, staff, False, attempt, disturbed)
+    shown = page.get(reverse("check", args=[check.pk])).content.decode()
+    assert "1 implementations judged" in shown
+    row = shown.partition("pointers, timed")[2].partition("</tr>")[0]
+    assert 'data-verdict="inconclusive"' in row and "98 of 100 pairs" in row
+    assert "not as expected" not in shown
+
+
 def test_tasks_are_listed_by_pages_and_searched_by_words(page: Client, staff: Any) -> None:
     names = [f"task{number:02}" for number in range(52)]
     for name in names:

@@ -21,9 +21,10 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from evaluation import JUDGE_VERSION
@@ -32,7 +33,7 @@ from evaluation.bench.process.fork_server import COMPILERS, ForkServer
 from evaluation.bench.process.task_host import processes_of
 from evaluation.bench.timing import plan as plans
 from evaluation.code.languages import languages
-from evaluation.errors import Rejected, SubmissionError, TaskError
+from evaluation.errors import Inconclusive, Rejected, SubmissionError, TaskError
 from evaluation.judge.admission import MAX_REPEATS, Admission, Attempt, is_steady
 from evaluation.judge.admission import problems as check_problems
 from evaluation.judge.report import overall
@@ -98,7 +99,8 @@ def admit(
     to try, and are checked as without it. `report` is called with each check and each attempt. A
     `fork_server` can serve many tasks, since it starts as slowly as PyTorch is imported.
 
-    Raises: TaskError where the task's own files are faulty.
+    Raises: TaskError where the task's own files are faulty; Inconclusive where other work disturbs
+    a step, which is reported as an inconclusive attempt.
     """
     self_test = is_self_test(task, self_test)
     chosen = tuple(implementations(task, self_test=self_test))
@@ -116,7 +118,7 @@ def admit(
             checks = (*checks, mutants)
         for check in checks:
             report(check)
-        judge = _TaskJudge(task, cache, server, self_test)
+        judge = _TaskJudge(task, cache, server, self_test, report)
         for attempt in judge.attempts(chosen):
             report(attempt)
             attempts.append(attempt)
@@ -169,12 +171,44 @@ def is_repeated(task: Task) -> bool:
     return has_mutants(task.operator.folder) or zlib.crc32(task.operator.name.encode()) % 10 == 0
 
 
+@contextmanager
+def reported_if_disturbed(
+    report: Callable[[Attempt], None], task: str, role: str, name: str, note: str
+) -> Iterator[None]:
+    """Report a step that other work disturbs, and name it in the error."""
+    started = time.perf_counter()
+    try:
+        yield
+    except Inconclusive as error:
+        report(
+            Attempt(
+                name=name,
+                role=role,
+                note=note,
+                verdict=Verdict.INCONCLUSIVE,
+                reason=Reason.MACHINE_BUSY,
+                message=str(error),
+                seconds=time.perf_counter() - started,
+                as_expected=False,
+            )
+        )
+        raise Inconclusive(f"{task}: {role} {name}: {error}") from error
+
+
 class _TaskJudge:
     """Parts of the judge that all implementations of one task share."""
 
-    def __init__(self, task: Task, cache: Path, fork_server: ForkServer, self_test: bool) -> None:
+    def __init__(
+        self,
+        task: Task,
+        cache: Path,
+        fork_server: ForkServer,
+        self_test: bool,
+        report: Callable[[Attempt], None],
+    ) -> None:
         self.task, self.cache, self.fork_server = task, cache, fork_server
         self.self_test = self_test
+        self._step = partial(reported_if_disturbed, report, task.slug)
         self.device = detect.device_for(task.kind, cache)
         try:
             self.baselines = baselines(task, cache)
@@ -197,7 +231,8 @@ class _TaskJudge:
         wait([trial])
         started = time.perf_counter()
         hidden = self.self_test or not example.same_values
-        verdict, reason, message = self._judge(trial, hidden)
+        with self._step(role, example.name, example.note):
+            verdict, reason, message = self._judge(trial, hidden)
         passed, expect = verdict is Verdict.PASSED, example.expect
         tried = reason is expect if expect else reason not in UNTRIED
         passed_or_uncompiled = passed or (example.compiled and reason is Reason.CALL_ERROR)
@@ -227,6 +262,11 @@ class _TaskJudge:
         ):
             return Repeat()
         _, example = min(honest, key=lambda timed: timed[0])
+        note = "its speedup, which must be the same when it is measured again"
+        with self._step("honest", f"{example.name}, timed", note):
+            return self._repeat(example)
+
+    def _repeat(self, example: Example) -> Repeat:
         try:
             seen = self.task.cases(Split.SEEN)
             before, retained = self._speedup(example, seen), None

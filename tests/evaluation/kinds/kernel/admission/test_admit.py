@@ -13,7 +13,7 @@ import pytest
 
 from evaluation.bench.timing.plan import Plan
 from evaluation.device_kind import CPU
-from evaluation.errors import SubmissionError
+from evaluation.errors import Inconclusive, SubmissionError
 from evaluation.judge.admission import Admission, Attempt
 from evaluation.judge.report_text import admission as rendered
 from evaluation.judge.report_text import attempt as rendered_attempt
@@ -25,6 +25,7 @@ from evaluation.kinds.kernel.admission.admit import (
     _TaskJudge,
     admit,
     implementations,
+    reported_if_disturbed,
 )
 from evaluation.kinds.kernel.admission.trivial_submissions import NOTES
 from evaluation.kinds.kernel.gates import Trial
@@ -171,6 +172,22 @@ def test_honest_kernel_must_retain_its_speedup_on_neighbours(
     assert admission.retained == Interval(on_neighbours, low, high)
     assert admission.admitted != refused
     assert any(f"retains {on_neighbours:.0%}" in each for each in admission.problems) == refused
+
+
+def test_step_that_other_work_disturbs_is_reported_and_named() -> None:
+    reported: list[Attempt] = []
+    named = "swiglu/cpp-to-cpp: honest vectorised, timed: 98 of 100 pairs of windows were disturbed"
+    with (
+        pytest.raises(Inconclusive, match=f"^{named}$"),
+        reported_if_disturbed(
+            reported.append, "swiglu/cpp-to-cpp", "honest", "vectorised, timed", "its speedup"
+        ),
+    ):
+        raise Inconclusive("98 of 100 pairs of windows were disturbed")
+    (step,) = reported
+    assert (step.role, step.name, step.note) == ("honest", "vectorised, timed", "its speedup")
+    assert (step.verdict, step.reason) == (Verdict.INCONCLUSIVE, Reason.MACHINE_BUSY)
+    assert not step.as_expected and "inconclusive MACHINE_BUSY" in rendered_attempt(step)
 
 
 def test_values_that_another_honest_one_has_are_judged_on_public_cases(
