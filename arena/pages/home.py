@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -32,11 +33,13 @@ from arena.pages.leaderboard.board import scale_of
 from arena.published.kernels import kernels
 from arena.published.models import PublishedKernel
 from arena.published.outcomes import OUTCOMES
+from arena.runs.display.rounds import RoundCount
 from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet
 from arena.runs.scoring.best import best_first
 from arena.runs.scoring.reward import FORMULA
 from arena.runs.states import RUN_JUDGED, RunStatus, Scope
+from evaluation.types import Verdict
 
 MAX_LEADERS = 3
 MAX_NEWEST_RUNS = MAX_NEWEST_RECORDS = 5
@@ -179,17 +182,19 @@ def _active(active: RunQuerySet) -> dict[str, Any]:
     waiting = list(active.in_turn()[: MAX_ACTIVE_RUNS - len(runs)])
     queued = active.filter(status=RunStatus.QUEUED)
     return {
-        "active": _with_best([*runs, *waiting]),
+        "active": _with_rounds([*runs, *waiting]),
         "more_running": at_work.count() - len(runs),
         "more_waiting": queued.count() - len(waiting),
     }
 
 
-def _with_best(runs: list[Run]) -> list[tuple[Run, Evaluation | None]]:
-    """Return each run with its best round so far."""
+def _with_rounds(runs: list[Run]) -> list[tuple[Run, RoundCount, Evaluation | None]]:
+    """Return each run with the count of its rounds and the best one so far."""
     rounds = Evaluation.objects.filter(submission__run__in=runs, scope=Scope.ROUND)
     by_run: dict[str, Evaluation] = {}
     best: Any
     for best in best_first(rounds).select_related("submission"):
         by_run.setdefault(best.submission.run_id, best)
-    return [(run, by_run.get(run.pk)) for run in runs]
+    disturbed = rounds.filter(verdict=Verdict.INCONCLUSIVE).values_list("submission__run")
+    inconclusive = Counter(run for (run,) in disturbed)
+    return [(run, RoundCount.of(run, inconclusive[run.pk]), by_run.get(run.pk)) for run in runs]

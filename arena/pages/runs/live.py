@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from arena.runs.display.rounds import Round, best_of, rounds_of
+from arena.runs.display.rounds import Round, RoundCount, best_of, count_of, rounds_of
 from arena.runs.models import Run
 from arena.runs.states import RUN_JUDGED, RunStatus
 from arena.runs.trace.entries import Entry
@@ -29,6 +29,7 @@ class Card:
 
     run: Run
     rounds: Sequence[Round]
+    count: RoundCount
     best: Round | None
     newest: Entry | None
 
@@ -75,4 +76,5 @@ def live(request: HttpRequest) -> HttpResponse:
 def _card(run: Run) -> Card:
     rounds = rounds_of(run)
     newest = run.events.filter(kind__in=TOLD_KINDS).order_by("-seq").first()
-    return Card(run, rounds, best_of(rounds), Entry(newest.seq, newest) if newest else None)
+    row = Entry(newest.seq, newest) if newest else None
+    return Card(run, rounds, count_of(run, rounds), best_of(rounds), row)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from arena.catalog.models import Task
 from arena.runs.display.past import Past
 from arena.runs.models import Evaluation, Run, Submission
-from arena.runs.scoring.best import best_so_far
+from arena.runs.scoring.best import best_so_far, free_of
 from arena.runs.states import EvaluationStatus, Scope
 from evaluation.types import Verdict
 
@@ -95,6 +95,26 @@ def _verdicts(
         return own, final
     number = submission.round
     return past.evaluation(own, number), past.evaluation(final, number)
+
+
+@dataclass(frozen=True)
+class RoundCount:
+    """Rounds of a run that count against its budget, the budget's or 0, and the free ones."""
+
+    spent: int
+    limit: int
+    free: int
+
+    @classmethod
+    def of(cls, run: Run, inconclusive: int) -> RoundCount:
+        free = free_of(run, inconclusive)
+        return cls(run.rounds - free, int(run.budget.get("rounds") or 0), free)
+
+
+def count_of(run: Run, rounds: list[Round]) -> RoundCount:
+    """Return how many of these rounds of a run count; those of a past moment are of a past run."""
+    own = [each.own for each in rounds if each.own and each.own.scope == Scope.ROUND]
+    return RoundCount.of(run, sum(each.verdict == Verdict.INCONCLUSIVE for each in own))
 
 
 def best_of(rounds: list[Round]) -> Round | None:

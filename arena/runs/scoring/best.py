@@ -72,12 +72,17 @@ def chosen_round(run: Run) -> Submission | None:
 
 
 def free_rounds(run: Run) -> int:
-    """Return the rounds of a run that do not count against its budget: the inconclusive ones.
+    """Return the rounds of a run that do not count against its budget: the inconclusive ones."""
+    rounds = Evaluation.objects.filter(submission__run=run, scope=Scope.ROUND)
+    return free_of(run, rounds.filter(verdict=Verdict.INCONCLUSIVE).count())
+
+
+def free_of(run: Run, inconclusive: int) -> int:
+    """Return how many of a run's inconclusive rounds are free.
 
     They are as many as the budget has rounds at most, so that a run ends on any machine.
     """
-    rounds = Evaluation.objects.filter(submission__run=run, scope=Scope.ROUND)
-    return min(rounds.filter(verdict=Verdict.INCONCLUSIVE).count(), int(run.budget["rounds"]))
+    return min(inconclusive, int(run.budget.get("rounds") or 0))
 
 
 def end_without_final(run: Run, unjudged: str) -> tuple[RunStatus, str, Fault]:

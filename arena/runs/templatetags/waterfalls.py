@@ -13,7 +13,6 @@ from django.utils.safestring import SafeString, mark_safe
 from arena.catalog.templatetags.figures import clock, money, times, tokens
 from arena.runs.display.rounds import Round
 from arena.runs.models import Run
-from arena.runs.scoring.best import free_rounds
 from arena.runs.trace.entries import FAILED
 from arena.runs.trace.sifting import Sieve
 from arena.runs.trace.waterfall import Bar, Curve, Lane, Verdict, Waterfall
@@ -149,12 +148,6 @@ def brush_svg(found: Waterfall | None, sieve: Sieve | str) -> SafeString:
         f"{begin:.2f}",
         f"{max(0.0, end - begin):.2f}",
     )
-
-
-@register.filter
-def round_limit(run: Run) -> int:
-    """Return the rounds that a run may have: its budget's and the free ones; 0 for no limit."""
-    return int(run.budget["rounds"]) + free_rounds(run) if run.budget.get("rounds") else 0
 
 
 @register.filter

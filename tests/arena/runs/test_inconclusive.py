@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -139,13 +140,32 @@ def test_inconclusive_round_is_not_spent(run: Run) -> None:
     assert services.progress(run).rounds_left == 1
 
 
-def test_pages_count_free_rounds_among_those_that_a_run_may_have(run: Run, client: Any) -> None:
+def test_pages_count_rounds_against_the_budget_and_name_the_free_ones_apart(
+    run: Run, client: Any
+) -> None:
     judge_twice(ask_for_verdict(run, "round"), inconclusive())
     for _ in range(2):
         judge(ask_for_verdict(run, "round"), report())
     for address in ("/", "/live/", run.get_absolute_url()):
-        page = client.get(address).content.decode()
-        assert "3/3</" in page and "3/2" not in page, address
+        page = " ".join(client.get(address).content.decode().split())
+        assert re.search(r">2/2<span [^>]*disturbed 1 more round:[^>]*>, 1 free<", page), address
+
+
+def test_replay_shows_the_budget_and_the_rounds_that_were_free_by_then(
+    run: Run, client: Any
+) -> None:
+    judge_twice(ask_for_verdict(run, "round"), inconclusive())
+    judge(ask_for_verdict(run, "round"), report())
+    judge(ask_for_verdict(run), report())
+    Event.objects.filter(run=run).update(t_ms=F("seq"))
+    first, second, _ = run.events.filter(body__span_kind="submission").order_by("seq")
+
+    def shown(upto: int) -> str:
+        page = client.get(f"{run.get_absolute_url()}summary/?upto={upto}").content.decode()
+        row = page.partition("<dt>round</dt>")[2].partition("</dd>")[0]
+        return "".join(re.sub("<[^>]*>", "", row).split())
+
+    assert (shown(first.seq), shown(second.seq)) == ("1/2", "1/2,1free")
 
 
 def test_inconclusive_rounds_are_free_up_to_the_number_of_the_budget(run: Run) -> None:
