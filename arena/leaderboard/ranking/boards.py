@@ -368,10 +368,14 @@ def _listed(shown: Snapshot, filters: Filters, tasks: Collection[int]) -> Column
 
 
 def _task_set(shown: Snapshot, filters: Filters, kind: str) -> TaskSet:
-    planned = None
-    if name := filters.experiment:
-        planned = computed(shown, ("planned tasks", name), lambda: planned_tasks(name))
-    return task_set(filters, shown.catalog.tasks, kind, planned)
+    def compute() -> TaskSet:
+        planned = None
+        if name := filters.experiment:
+            planned = computed(shown, ("planned tasks", name), lambda: planned_tasks(name))
+        return task_set(filters, shown.catalog.tasks, kind, planned)
+
+    selecting = (getattr(filters, name) for name in (*TASK_FACETS, "task_set", "experiment"))
+    return computed(shown, ("task set", kind, *selecting), compute)
 
 
 def _judge(shown: Snapshot, filters: Filters, tasks: Collection[int]) -> str:
