@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
 from evaluation.errors import TaskError
+from evaluation.kinds.kernel.admission.task_checks import factor
 from evaluation.shapes import WHOLE, dtype_of, shape_of
 from evaluation.tasks.defaults import fixed_seeds
 from evaluation.tasks.float64 import outputs_of
@@ -211,16 +212,20 @@ def _fitted(folder: Path, on_cpu: Operator, dtypes: Sequence[str], least_bfloat1
 
 
 def text(fitted: Fit) -> str:
-    """Return the constants of a fitted tolerance on one line."""
+    """Return the constants of a fitted tolerance, and what it refuses, on one line."""
     if not fitted.tolerance:
         return "whole numbers, no tolerance"
     parts = [
         f"{dtype} c1 {constants.c1:g} c2 {constants.c2:g}"
         for dtype, constants in fitted.tolerance.items()
     ]
-    if fitted.bfloat16 is not None:
-        parts.append(f"bfloat16 inputs {fitted.bfloat16:.3g} times the allowed error")
-    return ", ".join(parts)
+    found = ", ".join(parts)
+    if fitted.bfloat16 is None:
+        return found
+    return (
+        f"{found}. In float32, inputs rounded to bfloat16 must be refused, and are:"
+        f" their error is {factor(fitted.bfloat16)} times the allowed one"
+    )
 
 
 def write(folder: Path, fitted: Fit) -> Path:

@@ -53,13 +53,20 @@ def _tolerance(task: Task) -> TaskCheck:
     if not task.operator.has_roundings:
         return TaskCheck("tolerance", True, "no output has a tolerance")
     shares = {dtype: _coarse_error(_small(task, dtype)) for dtype in _seen_dtypes(task)}
-    text = ", ".join(
-        f"{dtype} {share:.3g} times the allowed error" for dtype, share in shares.items()
-    )
-    text = f"inputs of {COARSE_BITS} significant bits give {text}"
-    if loose := [dtype for dtype, share in shares.items() if not share > 1]:
-        return TaskCheck("tolerance", False, f"{text}; lower c1 or c2 of {', '.join(loose)}")
-    return TaskCheck("tolerance", True, text)
+    errors = ", ".join(f"{dtype} {factor(share)}" for dtype, share in shares.items())
+    text = f"their error as a multiple of the allowed one is {errors}"
+    wanted = f"inputs rounded to {COARSE_BITS} significant bits must be refused, and"
+    if loose := ", ".join(dtype for dtype, share in shares.items() if not share > 1):
+        advice = f"lower c1 or c2 of {loose}"
+        return TaskCheck("tolerance", False, f"{wanted} pass in {loose}: {text}; {advice}")
+    return TaskCheck("tolerance", True, f"{wanted} are: {text}")
+
+
+def factor(share: float) -> str:
+    """Return an error, as a multiple of the allowed one, with three digits, such as 74,600."""
+    if math.isinf(share):
+        return "infinitely many"
+    return f"{float(f'{share:.3g}'):,.0f}" if share >= 100 else f"{share:.3g}"
 
 
 def _seen_dtypes(task: Task) -> tuple[str, ...]:
