@@ -428,6 +428,20 @@ def icon(name: str) -> SafeString:
 
 
 @register.simple_tag
+def round_count(count: Any) -> SafeString:
+    """Format the rounds that are spent, of a budget if there is one, and the free ones apart."""
+    limit = f"/{count.limit}" if count.limit else ""
+    if not count.free:
+        return format_html("{}{}", count.spent, limit)
+    more = "1 more round" if count.free == 1 else f"{count.free} more rounds"
+    return format_html(
+        '{}{}<span class="dim" title="Other work on the machine disturbed {}: not counted against '
+        'the budget">, {} free</span>',
+        count.spent, limit, more, count.free,
+    )  # fmt: skip
+
+
+@register.simple_tag
 def verdict(name: str, label: str = "", plain: bool = False) -> SafeString:
     """Return a pill for a verdict or state: icon, word and colour, never colour alone."""
     return format_html(
