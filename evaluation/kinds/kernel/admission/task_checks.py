@@ -53,8 +53,8 @@ def _tolerance(task: Task) -> TaskCheck:
     if not task.operator.has_roundings:
         return TaskCheck("tolerance", True, "no output has a tolerance")
     shares = {dtype: _coarse_error(_small(task, dtype)) for dtype in _seen_dtypes(task)}
-    errors = ", ".join(f"{dtype} {factor(share)}" for dtype, share in shares.items())
-    text = f"their error as a multiple of the allowed one is {errors}"
+    errors = ", ".join(f"{factor(share)} in {dtype}" for dtype, share in shares.items())
+    text = f"their error, as a multiple of the allowed one, is {errors}"
     wanted = f"inputs rounded to {COARSE_BITS} significant bits must be refused, and"
     if loose := ", ".join(dtype for dtype, share in shares.items() if not share > 1):
         advice = f"lower c1 or c2 of {loose}"

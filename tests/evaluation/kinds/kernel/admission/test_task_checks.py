@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,7 @@ BOTH = '{ name = "more", role = "output", shape = ["n"] },'
         (
             BOTH,
             "torch.signbit(x + 1.001), torch.cos(x)",
-            "must be refused, and are: their error as a multiple",
+            r"must be refused, and are: their error, .*, is [\d,]+ in float32$",
         ),
     ],
 )
@@ -132,4 +133,4 @@ def test_outputs_of_truth_values_have_no_tolerance(
         for c in check_numbers(load_task(tmp_path, "signs", "torch-to-torch", CPU))
         if c.name == "tolerance"
     ]
-    assert check.ok and words in check.message
+    assert check.ok and re.search(words, check.message)
