@@ -156,10 +156,10 @@ def test_field_that_cannot_be_parsed_is_marked_with_its_own_line_before_a_draft_
 ) -> None:
     answer = page.post(reverse("draft-new"), {**FIELDS, field: value})
     assert answer.status_code == 422 and not Draft.objects.exists()
-    (marked,) = re.findall(
-        r"<textarea[^>]*aria-invalid.*?</label>", answer.content.decode(), re.DOTALL
-    )
-    assert f'name="{field}"' in marked and problem in html.unescape(marked)
+    labels = re.findall(r"<label>.*?</label>", answer.content.decode(), re.DOTALL)
+    (marked,) = (label for label in labels if 'aria-invalid="true"' in label)
+    message, _, text_area = marked.partition("<textarea")
+    assert f'name="{field}"' in text_area and problem in html.unescape(message)
     assert "correct the marked fields" in answer.content.decode()
 
 
