@@ -164,11 +164,11 @@ def _standings(judged: Sequence[Run], planned: frozenset[str]) -> list[Standings
     rows = rows_of(Run.objects.filter(pk__in=[run.pk for run in judged]))
     agents = {run.agent_id: run.agent for run in judged}
     devices = {run.hardware_id: run.hardware for run in judged}
-    known = snapshot().catalog.tasks
+    catalog = snapshot().catalog
     found = []
     for device in sorted(devices.values(), key=lambda device: device.name):
         own = rows[rows["hardware"] == device.pk]
-        tasks = task_set(Filters(suite="", origin=EVERY), known, device.kind, planned).tasks
+        tasks = task_set(Filters(suite="", origin=EVERY), catalog, device.kind, planned).tasks
         by_version = {each: own[own["judge"] == each] for each in set(own["judge"].tolist())}
         reads: dict[str, Callable[[], Rows | Columns]] = {
             each: partial(by_version.__getitem__, each) for each in sorted(by_version, key=age_of)

@@ -223,16 +223,18 @@ def choices(asked: Filters, facet: str, shown: Snapshot) -> list[Option]:
     the judge.
     """
 
+    of = replace(asked, generalization=UNSEEN, score=SPEEDUP, holds="")  # these leave all runs
+
     def on_board(value: str) -> int:
         chosen: dict[str, Any] = {facet: value}
-        filters, _, over = _resolved(shown, replace(asked, **chosen))
-        return len(_listed(shown, filters, over.tasks))
+        filters, _, over = _resolved(shown, replace(of, **chosen))
+        return len(_listed_rows(shown, filters, over.tasks))
 
     def compute() -> list[Option]:
-        found = options(asked, facet, shown)
+        found = options(of, facet, shown)
         return [replace(option, count=on_board(option.value)) for option in found]
 
-    return computed(shown, ("choices", asked, facet), compute)
+    return computed(shown, ("choices", of, facet), compute)
 
 
 def unknown(filters: Filters, shown: Snapshot | None = None) -> list[str]:
@@ -360,22 +362,25 @@ def _resolved(shown: Snapshot, filters: Filters) -> tuple[Filters, Hardware | No
 
 def _listed(shown: Snapshot, filters: Filters, tasks: Collection[int]) -> Columns:
     """Return the runs of a board, and those of agents that submitted nothing to any judge."""
-    rows, others = shown.table.rows, chosen_rows(shown, replace(filters, judge=""))
-    others = others[silent(rows.among(others), tasks)]
+    rows = shown.table.rows.among(_listed_rows(shown, filters, tasks))
+    return only_holding(rows, filters.holds)
+
+
+def _listed_rows(shown: Snapshot, filters: Filters, tasks: Collection[int]) -> NDArray[Any]:
+    """Return the positions in the table of the rows that a board lists, in order."""
+    rows = shown.table.rows
     judged = chosen_rows(shown, filters)
     judged = judged[counted(rows.among(judged), tasks)]
-    return only_holding(rows.among(np.union1d(judged, others)), filters.holds)
+    others = chosen_rows(shown, replace(filters, judge=""))
+    others = others[silent(rows.among(others), tasks)]  # none of them counts
+    return np.sort(np.concatenate([judged, others]))
 
 
 def _task_set(shown: Snapshot, filters: Filters, kind: str) -> TaskSet:
-    def compute() -> TaskSet:
-        planned = None
-        if name := filters.experiment:
-            planned = computed(shown, ("planned tasks", name), lambda: planned_tasks(name))
-        return task_set(filters, shown.catalog.tasks, kind, planned)
-
-    selecting = (getattr(filters, name) for name in (*TASK_FACETS, "task_set", "experiment"))
-    return computed(shown, ("task set", kind, *selecting), compute)
+    planned = None
+    if name := filters.experiment:
+        planned = computed(shown, ("planned tasks", name), lambda: planned_tasks(name))
+    return task_set(filters, shown.catalog, kind, planned)
 
 
 def _judge(shown: Snapshot, filters: Filters, tasks: Collection[int]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -58,6 +59,33 @@ class Catalog:
     agents: Mapping[int, Agent]
     devices: Mapping[int, Hardware]
     experiments: Mapping[int, ExperimentFacts]
+
+    @cached_property
+    def runnable(self) -> frozenset[int]:
+        """Return the ids of the tasks that can be judged."""
+        return frozenset(pk for pk, task in self.tasks.items() if task.runnable)
+
+    def tasks_with(self, facet: str, value: str) -> frozenset[int]:
+        """Return the ids of the tasks with a value of a filter, or for a `kind` of device."""
+        return self._by_value.get((facet, value), frozenset())
+
+    def named(self, slugs: Iterable[str]) -> frozenset[int]:
+        """Return the ids of the tasks with these slugs, as far as there are some."""
+        return frozenset(self._by_slug[slug] for slug in slugs if slug in self._by_slug)
+
+    @cached_property
+    def _by_value(self) -> dict[tuple[str, str], frozenset[int]]:
+        found: dict[tuple[str, str], set[int]] = defaultdict(set)
+        for pk, task in self.tasks.items():
+            values = {facet: task.values_of(facet) for facet in filters.TASK_FACETS}
+            for facet, each in {**values, "kind": task.kinds}.items():
+                for value in each:
+                    found[facet, value].add(pk)
+        return {key: frozenset(tasks) for key, tasks in found.items()}
+
+    @cached_property
+    def _by_slug(self) -> dict[str, int]:
+        return {task.slug: pk for pk, task in self.tasks.items()}
 
     @cached_property
     def values(self) -> list[Any]:

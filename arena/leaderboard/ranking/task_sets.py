@@ -14,7 +14,7 @@ from pathlib import Path
 
 from arena.catalog.models import NATIVE
 from arena.leaderboard.ranking.filters import ALL, CORE, TASK_FACETS, Filters
-from arena.leaderboard.ranking.table import TaskFacts
+from arena.leaderboard.ranking.table import Catalog
 from arena.runs import experiments
 from arena.runs.models import Experiment, Run
 
@@ -42,25 +42,27 @@ def core_tasks() -> Mapping[str, frozenset[str]]:
 
 
 def task_set(
-    filters: Filters,
-    tasks: Mapping[int, TaskFacts],
-    kind: str,
-    planned: frozenset[str] | None,
+    filters: Filters, catalog: Catalog, kind: str, planned: frozenset[str] | None
 ) -> TaskSet:
     """Return the set of a board on a device of this kind.
 
     With `planned`, the slugs of an experiment's tasks, retired ones among them count too.
     """
-    able = {pk: each for pk, each in tasks.items() if kind in each.kinds}
+    wanted = {name: getattr(filters, name) for name in TASK_FACETS if getattr(filters, name)}
+    chosen = catalog.tasks_with("kind", kind)
+    for name, value in wanted.items():
+        chosen &= catalog.tasks_with(name, value)
     if planned is not None:
-        chosen = {pk: each for pk, each in able.items() if each.slug in planned}
-        return TaskSet(ALL, _selected(chosen, filters))
-    able = {pk: each for pk, each in able.items() if each.runnable}
-    if _name(filters, able, kind) == CORE:
-        slugs = core_tasks()[kind]
-        able = {pk: each for pk, each in able.items() if each.slug in slugs}
-        return TaskSet(CORE, _selected(able, filters))
-    return TaskSet(ALL, _selected(able, filters))
+        return TaskSet(ALL, chosen & catalog.named(planned))
+    chosen &= catalog.runnable
+    if filters.suite == NATIVE and filters.task_set != ALL:
+        slugs = core_tasks().get(kind, frozenset())
+        core = catalog.named(slugs)
+        here = core & catalog.runnable & catalog.tasks_with("kind", kind)
+        narrowed = any(name != "suite" for name in wanted)
+        if slugs and 2 * len(here) >= len(slugs) and (filters.task_set == CORE or not narrowed):
+            return TaskSet(CORE, chosen & core)
+    return TaskSet(ALL, chosen)
 
 
 def planned_tasks(experiment: str) -> frozenset[str]:
@@ -73,23 +75,3 @@ def planned_tasks(experiment: str) -> frozenset[str]:
     task = "task_version__task__operator__slug", "task_version__task__track"
     names = Run.objects.public().filter(experiment=found).order_by().values_list(*task).distinct()
     return frozenset(f"{operator}/{track}" for operator, track in names)
-
-
-def _name(filters: Filters, able: Mapping[int, TaskFacts], kind: str) -> str:
-    """Return the name of the set: `core` only where the catalogue has most of its tasks."""
-    narrowed = any(getattr(filters, name) for name in TASK_FACETS if name != "suite")
-    if filters.suite != NATIVE or (filters.task_set or (ALL if narrowed else CORE)) == ALL:
-        return ALL
-    declared = core_tasks().get(kind, frozenset())
-    here = sum(each.slug in declared for each in able.values())
-    return CORE if declared and 2 * here >= len(declared) else ALL
-
-
-def _selected(tasks: Mapping[int, TaskFacts], filters: Filters) -> frozenset[int]:
-    """Return the ids of the tasks that the filters select."""
-    wanted = {name: getattr(filters, name) for name in TASK_FACETS if getattr(filters, name)}
-    return frozenset(
-        pk
-        for pk, each in tasks.items()
-        if all(value in each.values_of(name) for name, value in wanted.items())
-    )
