@@ -48,7 +48,9 @@ def measure_alone(
         return measure_module(session, session.tasks[0], phase)
 
 
-def check_windows(candidate: str, kind: str, cache: Path, fork_server: ForkServer) -> int:
+def check_windows(
+    candidate: str, kind: str, cache: Path, fork_server: ForkServer, windows: int = WINDOWS
+) -> int:
     """Run windows of several forwards with a candidate and without, and check the candidate's.
 
     Returns: the launches checked whose inputs arrived late. Raises: SubmissionError.
@@ -63,7 +65,7 @@ def check_windows(candidate: str, kind: str, cache: Path, fork_server: ForkServe
             ]
             for each in pair:
                 each.start(LAUNCHES)
-                for _ in range(WINDOWS):
+                for _ in range(windows):
                     each.window()
             pair[0].check_staged()
             check_budget(pair[0], pair[1], limits)
