@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -14,9 +15,12 @@ from evaluation.types import Verdict
 FILES = {"kernel.sh": "answer=42\ntime=20\n"}
 
 
-def test_kept_build_is_found_with_its_output(answer: RepositoryTask, cache: Path) -> None:
+def test_kept_build_is_found_with_its_output_marked_as_reused(
+    answer: RepositoryTask, cache: Path
+) -> None:
     made, found = (checkout(answer, FILES, cache) for _ in range(2))
-    assert made == found  # a second build would have another duration
+    reused = tuple(dataclasses.replace(output, reused=True) for output in made.outputs)
+    assert found == dataclasses.replace(made, outputs=reused)  # it took as long, so it is that one
     assert made.outputs[0].text.startswith("$ sh build.sh")
 
 
