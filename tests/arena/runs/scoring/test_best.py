@@ -35,7 +35,7 @@ def test_best_round_with_a_lucky_median_is_the_one_with_the_higher_lower_bound(s
     rounds = rounds_of(run)
     assert [each.best for each in rounds] == [2.0, 2.0, 2.0], "table and chart"
     assert best_of(rounds).number == 1
-    [(_, shown)] = client.get("/").context["active"]
+    [(_, _, shown)] = client.get("/").context["active"]
     assert shown.speedup == 2.0, "home page"
     end_run(run.pk, {}, "passed")
     fast = verdict_stats(verdicts(snapshot())).fast
