@@ -222,7 +222,6 @@ def choices(asked: Filters, facet: str, shown: Snapshot) -> list[Option]:
     That is the board which replaces the value in what is `asked`, and may be of another version of
     the judge.
     """
-
     of = replace(asked, generalization=UNSEEN, score=SPEEDUP, holds="")  # these leave all runs
 
     def on_board(value: str) -> int:
