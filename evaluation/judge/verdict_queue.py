@@ -26,7 +26,7 @@ from typing import IO, Any, Generic, TypeVar
 from evaluation.bench.devices.cores import shares, shares_beside_builds
 from evaluation.bench.devices.device import Device
 from evaluation.bench.devices.locks import locked
-from evaluation.bench.process.fork_server import COMPILERS, ForkServer
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import GPU
 from evaluation.types import Verdict
 
@@ -331,6 +331,5 @@ def _reply(replies: IO[str], result: Result) -> None:
 def warm_fork_server(kind: str) -> ForkServer:
     """Return a fork server that has imported the compilers."""
     fork_server = ForkServer()
-    for language in COMPILERS[kind]:
-        fork_server.prepare(language)
+    fork_server.prepare_compilers(kind)
     return fork_server

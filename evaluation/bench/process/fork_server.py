@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
@@ -110,6 +110,12 @@ class ForkServer:
         """
         with self._lock:
             self._exchange(lambda: self._channel.send({"prepare": languages()[language].loader}))
+
+    def prepare_compilers(self, kind: str, among: Collection[str] | None = None) -> None:
+        """Prepare the compilers for a kind of device, or those `among` some languages."""
+        for language in COMPILERS[kind]:
+            if among is None or language in among:
+                self.prepare(language)
 
     def import_modules(self, names: Sequence[str]) -> None:
         """Ask it to import modules for later forks, once; return at once.

@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from evaluation.bench.devices import detect
-from evaluation.bench.process.fork_server import COMPILERS, ForkServer
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_host import processes_of
 from evaluation.bench.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.code.cache_folder import machine_secret
@@ -134,9 +134,8 @@ def _session_starter(
     # Started by this thread: a fork server ends with the thread that started it.
     fork_server = start_server()
     track = request.task.track
-    for language in COMPILERS[request.task.kind]:
-        if language in (track.source, track.target):
-            fork_server.prepare(language)  # else each process imports the compiler
+    # Else each process imports the compiler.
+    fork_server.prepare_compilers(request.task.kind, among=(track.source, track.target))
     session_stack = stack.enter_context(ExitStack())  # closed after the thread has ended
     executor = stack.enter_context(ThreadPoolExecutor(1, "prepare"))
     run = copy_context().run  # with the host of the task's code

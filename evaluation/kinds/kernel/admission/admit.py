@@ -29,7 +29,7 @@ from pathlib import Path
 
 from evaluation import JUDGE_VERSION
 from evaluation.bench.devices import detect
-from evaluation.bench.process.fork_server import COMPILERS, ForkServer
+from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_host import processes_of
 from evaluation.bench.timing import plan as plans
 from evaluation.code.languages import languages
@@ -109,9 +109,8 @@ def admit(
         nullcontext(fork_server) if fork_server else ForkServer() as server,
         task_code.hosted(processes_of(lambda: server)),
     ):
-        for language in COMPILERS[task.kind]:
-            if language in (task.track.source, task.track.target):
-                server.prepare(language)  # else a reference imports Triton as on a GPU
+        # Else a reference imports Triton as on a GPU.
+        server.prepare_compilers(task.kind, among=(task.track.source, task.track.target))
         checks = reference_process.check_numbers(server, task)
         if not self_test:
             mutants = reference_process.check_mutants(server, task.operator, task.kind)
