@@ -21,6 +21,11 @@ from arena.curation.starter import starter_draft
 from tests.arena.curation.conftest import NAME, admission, checked
 from tests.arena.curation.test_archives import in_folder, lying_bomb, tarred, zipped
 
+ATTEMPT = {
+    "type": "attempt", "task": f"{NAME}/cpp-to-cpp", "role": "honest", "name": "pointers",
+    "verdict": "passed", "reason": None, "as_expected": True, "seconds": 1, "message": "",
+}  # fmt: skip
+
 
 @pytest.fixture
 def page(client: Client, staff: Any) -> Client:
@@ -225,10 +230,7 @@ def test_unknown_things_are_not_found(page: Client, draft: Draft) -> None:
 def test_failed_check_names_the_mutant_that_passes(
     page: Client, draft: Draft, staff: Any, bench: Hardware
 ) -> None:
-    attempt = {
-        "type": "attempt", "task": f"{NAME}/cpp-to-cpp", "role": "mutant", "name": "no_scale",
-        "verdict": "passed", "reason": None, "as_expected": False, "seconds": 1, "message": "",
-    }  # fmt: skip
+    attempt = ATTEMPT | {"role": "mutant", "name": "no_scale", "as_expected": False}
     check = checked(draft, staff, False, attempt, admission(f"{NAME}/cpp-to-cpp", "0", False))
     shown = page.get(reverse("check", args=[check.pk])).content.decode()
     assert "mutant no_scale passed" in shown
@@ -241,10 +243,9 @@ def test_traceback_of_a_crashed_mutant_shows_its_last_line_first(
     page: Client, draft: Draft, staff: Any, bench: Hardware
 ) -> None:
     lines = ("Traceback (most recent call last):", '  File "x.py", line 3', "ValueError: <b>")
-    attempt = {
-        "type": "attempt", "task": f"{NAME}/cpp-to-cpp", "role": "mutant", "name": "squared",
-        "verdict": "failed", "reason": "CRASH", "as_expected": False, "seconds": 1,
-        "message": "\n".join(lines),
+    attempt = ATTEMPT | {
+        "role": "mutant", "name": "squared", "verdict": "failed", "reason": "CRASH",
+        "as_expected": False, "message": "\n".join(lines),
     }  # fmt: skip
     check = checked(draft, staff, False, attempt, admission(f"{NAME}/cpp-to-cpp", "0", False))
     shown = page.get(reverse("check", args=[check.pk])).content.decode()
@@ -258,15 +259,11 @@ def test_traceback_of_a_crashed_mutant_shows_its_last_line_first(
 def test_inconclusive_step_is_marked_and_does_not_count_as_judged(
     page: Client, draft: Draft, staff: Any, bench: Hardware
 ) -> None:
-    attempt = {
-        "type": "attempt", "task": f"{NAME}/cpp-to-cpp", "role": "honest", "name": "pointers",
-        "verdict": "passed", "reason": None, "as_expected": True, "seconds": 1, "message": "",
-    }  # fmt: skip
-    disturbed = {
-        **attempt, "name": "pointers, timed", "verdict": "inconclusive", "reason": "MACHINE_BUSY",
+    disturbed = ATTEMPT | {
+        "name": "pointers, timed", "verdict": "inconclusive", "reason": "MACHINE_BUSY",
         "as_expected": False, "message": "98 of 100 pairs of windows were disturbed",
     }  # fmt: skip
-    check = checked(draft, staff, False, attempt, disturbed)
+    check = checked(draft, staff, False, ATTEMPT, disturbed)
     shown = page.get(reverse("check", args=[check.pk])).content.decode()
     assert "1 implementations judged" in shown
     row = shown.partition("pointers, timed")[2].partition("</tr>")[0]
