@@ -291,7 +291,7 @@ def test_model_call_shows_a_requested_model_that_another_answered(client, run, r
 
 
 @pytest.mark.parametrize("reused", [True, False])
-def test_compiler_output_of_a_reused_build_says_so_beside_its_time(client, run, reused):
+def test_time_of_a_reused_build_is_marked_as_that_of_an_earlier_one(client, run, reused):
     body = {**SAMPLES["compiler_output"], "reused": reused}
     seq = record(run, EventDraft("compiler_output", body))
     page = client.get(f"/runs/{run.pk}/events/?after={seq - 1}").content.decode()

@@ -170,7 +170,7 @@ def test_blocks_of_a_busy_machine_end_when_patience_is_over() -> None:
     )
 
 
-def test_text_of_disturbed_blocks_names_the_process_with_the_most_waits() -> None:
+def test_text_of_disturbed_blocks_names_the_process_delayed_in_the_majority() -> None:
     waits = [
         Wait("judge", 9e6),
         Wait("baseline", 1e6),
