@@ -65,7 +65,7 @@ def _tolerance(task: Task) -> TaskCheck:
 def factor(share: float) -> str:
     """Return an error, as a multiple of the allowed one, with three digits, such as 74,600."""
     if math.isinf(share):
-        return "infinitely many"
+        return "∞"
     return f"{float(f'{share:.3g}'):,.0f}" if share >= 100 else f"{share:.3g}"
 
 

@@ -63,7 +63,7 @@ def test_error_of_a_reference_is_refused_with_its_line_and_others_are_fitted(
 
 @pytest.mark.parametrize(
     ("error", "shown"),
-    [(7.234, "7.23"), (16_342.0, "16,300"), (float("inf"), "infinitely many")],
+    [(7.234, "7.23"), (16_342.0, "16,300"), (float("inf"), "∞")],
 )
 def test_text_of_a_fit_names_the_inputs_that_must_be_refused(error: float, shown: str) -> None:
     found = fit.Fit({"float32": Tolerance(4.0, 2.0)}, {}, error)
