@@ -14,7 +14,7 @@ TIMED   = $(addprefix evaluation/,bench judge kinds sandbox sandboxed) tasks/pro
           tests/evaluation/hostile tests/gains.py arena/runs/live arena/sockets.py static/js $(SERIAL)
 # Some tests wait, so one more than there are cores keeps these busy.
 WORKERS = $(shell echo $$(($$(nproc) + 1)))
-pytest  = $(BIN)/pytest $(if $(CI),--costs=$(ARENA_HOME)/test-costs/$(1).txt)
+pytest  = $(if $(CI),scripts/retry) $(BIN)/pytest $(if $(CI),--costs=$(ARENA_HOME)/test-costs/$(1).txt)
 
 # A recipe that exits 1 has printed why. Under -q, make then exits 1 too and prints nothing itself.
 # Under -q only lines that begin with + run, like those of a sub-make. Under -n no line may run.

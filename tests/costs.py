@@ -3,7 +3,7 @@
 `--costs=FILE` writes and prints them; without `=`, pytest would take an old file for a test. A file
 above MAX_SECONDS needs a line of reason in tests/costs.toml. Above twice that the run fails without
 one: a processor at a low clock rate takes nearly that much longer. What lost its parent before it
-ended is in no file's seconds.
+ended is in no file's seconds. A run of the tests that failed last is left out.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Costs:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
+        self.path = None if config.getoption("lf", False) else config.option.costs
         self.limit: float = config.option.max_cost
         self.seconds: Counter[str] = Counter()
         self.before = 0.0
@@ -72,9 +73,7 @@ class Costs:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if hasattr(self.config, "workeroutput"):
             self.config.workeroutput[WORKERS_KEY] = dict(self.seconds)
-        elif (
-            self.config.option.costs and self.unexplained(2 * self.limit) and not session.exitstatus
-        ):
+        elif self.path and self.unexplained(2 * self.limit) and not session.exitstatus:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(optionalhook=True)
@@ -87,7 +86,7 @@ class Costs:
         return [f for f, seconds in self.seconds.items() if seconds > limit and f not in known]
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        if not (path := self.config.option.costs):
+        if not (path := self.path):
             return
         lines = [f"{seconds:7.1f}  {file}" for file, seconds in self.seconds.most_common()]
         total = f"{self.seconds.total():7.1f}  in {len(lines)} files"
