@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.db import connections
+from django.db import OperationalError, connections
 
 from arena import logs
 from arena.catalog.task_folders import root_of
@@ -72,8 +72,16 @@ def attempt(run_id: str = "") -> None:
         _Attempt(run, lease).carry_out()
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        services.finish_run(run.pk, lease, RunStatus.BROKEN, reason, Fault.ARENA)
+        if isinstance(error, OperationalError):  # a busy or lost database: the run is continued
+            services.interrupt_run(run.pk, _held(lease), reason)
+        else:
+            services.finish_run(run.pk, lease, RunStatus.BROKEN, reason, Fault.ARENA)
         raise
+
+
+def _held(lease: str) -> dict[str, str]:
+    """Return the condition that a run is at work under this lease."""
+    return {"lease": lease, "status": RunStatus.RUNNING}
 
 
 def sweep() -> None:
@@ -388,8 +396,7 @@ class _Attempt:
         A run with a newer lease is left alone.
         """
         if stopping.is_set():
-            held = {"lease": self.lease, "status": RunStatus.RUNNING}
-            services.interrupt_run(self.run.pk, held, "Its worker was stopped.")
+            services.interrupt_run(self.run.pk, _held(self.lease), "Its worker was stopped.")
         elif Run.objects.filter(pk=self.run.pk, cancel_requested=True).exists():
             self._finish(RunStatus.CANCELLED, "Cancelled.", Fault.USER)
 

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -89,6 +90,24 @@ def test_a_killed_judge_is_replaced_and_the_run_passes(
         row = house.ended(run)
     assert (row["status"], row["speedup"], row["rounds"]) == ("passed", 1.5, 1)
     assert_whole(house, run)
+
+
+def test_run_that_a_busy_database_ends_is_continued(house: House) -> None:
+    def execute(statement: str) -> None:
+        with closing(house.database()) as database, database:
+            database.execute(statement)
+
+    refuses = "BEFORE INSERT ON runs_submission BEGIN SELECT no_such_function(); END"
+    execute(f"CREATE TRIGGER refuses {refuses}")
+    try:
+        run = house.run(ROUND)
+        row = house.ended(run)
+        assert (row["status"], row["fault"]) == ("broken", "arena")
+        assert row["reason"] == "OperationalError: no such function: no_such_function"
+        assert house.continuation(run)
+    finally:
+        execute("DROP TRIGGER refuses")
+    house.cancel_all()
 
 
 def test_workers_told_to_stop_give_back_what_they_hold_at_once(house: House) -> None:
