@@ -71,7 +71,7 @@ finally:
 """
 FILLS = """
 import time
-for number in range(99):
+for number in range(9):
     open(f'.tmp/{number}', 'wb').write(bytes(50 << 20))
 time.sleep(600)
 """
@@ -197,7 +197,7 @@ def exhausted(house: House) -> dict[str, list[str]]:
     for name, run in runs.items():
         row, limits = house.ended(run), house.events(run, "limit")
         held = row["status"] == "passed" and len(limits) == 1
-        found[name] = [] if held else [f"{row['status']}, {limits}"]
+        found[name] = [] if held else [f"{row['status']}, {row['reason']!r}, {limits}"]
     row = house.ended(log, 60)
     size = sum(len(json.dumps(event["body"])) for event in house.events(log))
     found["endless_log"] = [f"{size} bytes"] if size > 4 << 20 or row["status"] != "passed" else []
