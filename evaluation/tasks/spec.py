@@ -70,8 +70,13 @@ class Task:
 
     @property
     def answers_hash(self) -> str:
-        """Return a hash of the implementations that test the judge."""
-        return _digest(self.operator.folder, "", lambda top: top in IMPLEMENTATIONS)
+        """Return a hash of the implementations in the target language, which test the judge."""
+        target = f".{self.track.target}"
+
+        def is_answer(path: Path) -> bool:
+            return path.parts[0] in IMPLEMENTATIONS and target in path.suffixes
+
+        return _digest(self.operator.folder, "", is_answer)
 
     def cases(self, split: Split, max_elements: int | None = None) -> tuple[Case, ...]:
         """Return the written cases of a split in the dtypes of this track, up to a size."""
@@ -199,7 +204,7 @@ def load_tasks(path: Path, languages: Languages) -> list[Task]:
 
 def _task(operator: Operator, track: Track, kind: str) -> Task:
     """Return a task of an operator. Raises TaskError where it has no cases to be judged on."""
-    digest = _digest(operator.folder, track.slug, lambda top: top not in IMPLEMENTATIONS)
+    digest = _digest(operator.folder, track.slug, lambda path: path.parts[0] not in IMPLEMENTATIONS)
     task = Task(operator, track, digest, kind)
     judged = (dtype for dtype in task.dtypes if dtype not in WHOLE)
     if operator.has_roundings and (lacking := [d for d in judged if d not in operator.tolerance]):
@@ -415,12 +420,12 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix != ".pyc")
 
 
-def _digest(folder: Path, salt: str, includes: Callable[[str], bool]) -> str:
-    """Return a hash of the operator's files whose first path component is included."""
+def _digest(folder: Path, salt: str, includes: Callable[[Path], bool]) -> str:
+    """Return a hash of those of the operator's files whose paths in its folder are included."""
     digest = hashlib.sha256(salt.encode())
     for path in files_of(folder):
         name = path.relative_to(folder)
-        if includes(name.parts[0]):
+        if includes(name):
             content = path.read_bytes()
             digest.update(f"\0{name.as_posix()}\0{len(content)}\0".encode())
             digest.update(content)

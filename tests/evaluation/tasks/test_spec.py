@@ -235,6 +235,22 @@ def test_hash_changes_with_track_and_files_but_not_implementations(
     assert current() != second
 
 
+@pytest.mark.parametrize("place", ["honest/further.cpp.cpp", "mutants/further.cpp.toml"])
+def test_answers_hash_changes_with_answers_in_the_target_language_alone(
+    edited: Callable[[str, str], Path], place: str
+) -> None:
+    folder = edited("level = 1", "level = 1")
+
+    def current(track: str) -> str:
+        return load_task(folder.parent, "rms_norm", track).answers_hash
+
+    cpp, triton = current("torch-to-cpp"), current("torch-to-triton")
+    assert cpp != triton and cpp == current("cpp-to-cpp")
+    (folder / place).write_text("of = 1\n")
+    assert current("torch-to-cpp") != cpp
+    assert current("torch-to-triton") == triton
+
+
 def test_extent_of_a_size_symbol_or_product() -> None:
     symbols = {"heads": 4, "half": 16}
     assert [extent(d, symbols) for d in (3, "heads", "2*half", "heads*2*half")] == [3, 4, 32, 128]
