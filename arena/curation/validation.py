@@ -78,17 +78,21 @@ def _load(folder: Path, kind: str, loaded: list[LoadedOperator]) -> None:
 
 def _attempt(folder: Path, read: Callable[[], object]) -> Problem | None:
     """Return the problem that a reader of the judge finds."""
+
+    def shown(error: Exception) -> str:
+        return str(error).replace(f"{folder}/", "").replace(str(folder), folder.name)
+
     try:
         read()
     except TaskError as error:
-        text = str(error).replace(f"{folder}/", "").replace(str(folder), folder.name)
+        text = shown(error)
         path, _, rest = text.partition(": ")
         known = (folder / path).is_file() or path.endswith((".toml", ".py", ".md", ".cpp", ".cu"))
         return (
             Problem(path, rest[:MAX_MESSAGE]) if known and rest else Problem("", text[:MAX_MESSAGE])
         )
     except Exception as error:  # a reader that fails on a file refuses it
-        text = f"cannot be read: {type(error).__name__}: {error}"
+        text = f"cannot be read: {type(error).__name__}: {shown(error)}"
         return Problem("task.toml", text[:MAX_MESSAGE])
     return None
 

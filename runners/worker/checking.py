@@ -67,6 +67,8 @@ class _Checking:
         self.results: list[bool] = []
         self.unsteady: list[str] = []
         self.errors: list[str] = []
+        self.place = Path()
+        """The folder of this check."""
 
     def carry_out(self) -> None:
         features = isolation_features()
@@ -74,15 +76,15 @@ class _Checking:
             reason = "This machine cannot isolate untrusted code, so it checks no drafts."
             checks.finish_check(self.check.pk, self.lease, False, reason)
             return
-        place = Path(tempfile.mkdtemp(prefix="arena-check-"))
+        self.place = Path(tempfile.mkdtemp(prefix="arena-check-"))
         try:
-            ended = self._run(place)
+            ended = self._run()
         finally:
-            untrusted_files.remove(place)
-        self._conclude(ended)
+            untrusted_files.remove(self.place)
+        self._conclude(ended, self._without_place(ended.stderr))
 
-    def _run(self, place: Path) -> Ended:
-        work, code, tasks = place / "work", place / "code", place / "tasks"
+    def _run(self) -> Ended:
+        work, code, tasks = (self.place / name for name in ("work", "code", "tasks"))
         for folder in (work / "cache", code, tasks):
             folder.mkdir(parents=True)
         # A copy, since the folder of the checkout may have the database in it.
@@ -157,7 +159,7 @@ class _Checking:
         """Store what the judge printed; it may be forged, so only known lines count."""
         bodies = []
         for line in lines:
-            body = _parsed(line)
+            body = _parsed(self._without_place(line))
             if body is None:
                 continue
             bodies.append(body)
@@ -173,10 +175,14 @@ class _Checking:
         if bodies:
             checks.add_steps(self.check.pk, self.lease, bodies)
 
+    def _without_place(self, text: str) -> str:
+        """Return a text of the judge with paths that begin at the folder of the task."""
+        return text.replace(f"{self.place}/tasks/", "").replace(f"{self.place}/", "")
+
     def _heartbeat(self) -> bool:
         return checks.heartbeat_check(self.check.pk, self.lease)
 
-    def _conclude(self, ended: Ended) -> None:
+    def _conclude(self, ended: Ended, stderr: str) -> None:
         """End the check; a worker that stops leaves it to another."""
         if ended.ending is Ending.STOPPED:
             if stopping.is_set():
@@ -186,7 +192,7 @@ class _Checking:
             text = f"The check took more than {CHECK_SECONDS} seconds."
             checks.finish_check(self.check.pk, self.lease, False, text)
             return
-        detail = (ended.stderr.splitlines() or ["nothing"])[-1]
+        detail = (stderr.splitlines() or ["nothing"])[-1]
         if ended.code == INCONCLUSIVE:
             text = detail.removeprefix("evaluation: ")
             checks.break_check(self.check.pk, self.lease, text[:MAX_TEXT])
@@ -198,7 +204,7 @@ class _Checking:
         admitted = bool(self.results) and all(self.results) and not self.errors
         text = ""
         if not (self.results or self.errors):
-            text = f"Nothing can be judged here: {ended.stderr}"
+            text = f"Nothing can be judged here: {stderr}"
         elif self.unsteady:
             names = ", ".join(self.unsteady)
             text = f"Times of {names} did not repeat: check again on an idle machine."

@@ -172,6 +172,8 @@ def test_reference_reaches_nothing_but_its_sandbox(
     errors = [step["message"] for step in steps(check, "error")]
     assert errors
     assert all("RuntimeError: reached: []" in error for error in errors), errors
+    shown = [str(step.body) for step in check.steps.all()]
+    assert not [text for text in shown if "arena-check-" in text], "paths begin at the task"
 
 
 def test_draft_in_the_short_form_is_fitted_and_then_admitted(
