@@ -265,7 +265,7 @@ def test_inconclusive_step_is_marked_and_does_not_count_as_judged(
     }  # fmt: skip
     check = checked(draft, staff, False, ATTEMPT, disturbed)
     shown = page.get(reverse("check", args=[check.pk])).content.decode()
-    assert "1 implementations judged" in shown
+    assert "1 implementation judged" in shown
     row = shown.partition("pointers, timed")[2].partition("</tr>")[0]
     assert 'data-verdict="inconclusive"' in row and "98 of 100 pairs" in row
     assert "not as expected" not in shown
