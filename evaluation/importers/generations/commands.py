@@ -117,7 +117,7 @@ def judge_generations(options: argparse.Namespace) -> int:
         raise RequestError(
             f"none of {len(found)} generations is chosen; see --model, --claims and --selection"
         )
-    suites = Suites(imported_folders(options))
+    suites = suites_of(options, chosen)
     campaign = Campaign(chosen, suites, options.cache, options.kind, options.scope, options.limit)
     known = {each.collection for each in chosen}
     collections = {slug: facts for slug, facts in collections.items() if slug in known}
@@ -181,6 +181,19 @@ def imported_folders(options: argparse.Namespace) -> list[Path]:
         return list(options.imported)
     beside = [folder / packed.IMPORTED for folder in options.folders if packed.is_packed(folder)]
     return beside or [Path(os.environ.get("ARENA_HOME") or ".arena") / "imported"]
+
+
+def suites_of(options: argparse.Namespace, chosen: Sequence[Generation]) -> Suites:
+    """Return the imported suites. Raises RequestError where no chosen generation is of one."""
+    folders = imported_folders(options)
+    suites = Suites(folders)
+    if not (wanted := {each.suite for each in chosen}) & suites.names:
+        suite = min(wanted)
+        raise RequestError(
+            f"{' '.join(map(str, folders))}: the suite {suite} is not there; run"
+            f" `python -m evaluation import {suite} CHECKOUT --into {folders[0]}`"
+        )
+    return suites
 
 
 def sources_of_records(options: argparse.Namespace) -> list[Path]:

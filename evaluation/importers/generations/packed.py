@@ -56,8 +56,18 @@ def write(
     """Write generations and their tasks in the place of an older folder; return its bytes.
 
     Records that are kept there stay.
+
+    Raises: RequestError where the folder has tasks that no pack has written, or cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / IMPORTED).exists() and not is_packed(folder):
+        raise RequestError(f"{folder / IMPORTED} is there, and would be removed; name a new folder")
+    for suite in {generation.suite for generation in generations} & suites.names:
+        if suites.root(suite).resolve().is_relative_to((folder / IMPORTED).resolve()):
+            raise RequestError(f"{folder} is read from; name a new folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"{folder}: {error.strerror}; name a new folder") from None
     rows = [{"format": FORMAT, "collections": dict(collections)}]
     rows += [generation.to_json() for generation in generations]
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.code.cache_folder import replace_text
+from evaluation.errors import RequestError
 from evaluation.importers.generations.generation import Generation
 
 FORMAT = 1
@@ -49,24 +50,45 @@ def key_of(record: Record) -> tuple[str, str, str, int, int, int, str]:
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return head and records of a file; both are empty where there is none.
+    """Return head and records of a file; both are empty where there is none, or an empty one.
 
     A record of a file from before records named their judge has the one of the head.
+
+    Raises: RequestError for any other file, which an export would overwrite.
     """
-    if not path.is_file():
-        return {}, []
     rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    text = _text(path)
+    for line in text.splitlines():
         try:
             rows.append(json.loads(line))
         except ValueError:  # the writer was killed amid a line
             continue
-    if not rows or rows[0].get("format") != FORMAT:
+    if not text.strip():
         return {}, []
-    head, found = rows[0], rows[1:]
-    for record in found:
-        record["judged"].setdefault("judge_version", head.get("judge_version"))
+    try:
+        head, *found = rows
+        if head["format"] != FORMAT:
+            raise ValueError
+        for record in found:
+            key_of(record)
+            record["judged"].setdefault("judge_version", head.get("judge_version"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise RequestError(f"{path}: not records of this version; name another file") from None
     return head, found
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file; empty where there is none. Raises RequestError."""
+    if path.exists() and not path.is_file():
+        raise RequestError(f"{path}: not a regular file; name another for the records")
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError:
+        raise RequestError(f"{path}: not records, but binary; name another file") from None
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror}; name another file of records") from None
 
 
 class RecordFile:
@@ -74,15 +96,20 @@ class RecordFile:
 
     It begins with the records of earlier files. A later record of a generation takes the place of
     an earlier one.
+
+    Raises: RequestError for a file that cannot be written.
     """
 
     def __init__(self, path: Path, head: Mapping[str, Any], records: Iterable[Record]) -> None:
         self.path = path
         self.head = {"format": FORMAT, **head}
         self._by_key = {key_of(record): record for record in records}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._write_all()
-        self._file = path.open("a", encoding="utf-8")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._write_all()
+            self._file = path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise RequestError(f"{path}: {error.strerror}; name another --export") from None
 
     @property
     def records(self) -> list[Record]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -109,6 +110,8 @@ def test_nothing_chosen_and_no_suites_are_refused(
     assert "sources are named level_1_problem_19_sample_0_kernel.py" in capsys.readouterr().err
     assert main(arguments(folder, tmp_path / "gone", output)) == 2
     assert "no such folder" in capsys.readouterr().err
+    assert main(arguments(folder, other, output, "--dry-run")) == 2
+    assert f"import kernelbench CHECKOUT --into {other}" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -167,6 +170,7 @@ def test_packed_folder_has_sources_and_tasks(
     output = tmp_path / "none"
     (target / packed.IMPORTED / "old").mkdir(parents=True)
     (target / packed.RECORDS).write_text("kept")
+    (target / packed.GENERATIONS).write_text("older")
 
     assert main(arguments(folder, imported, output, "--pack", str(target))) == 0
 
@@ -180,6 +184,24 @@ def test_packed_folder_has_sources_and_tasks(
     assert not (target / packed.IMPORTED / "old").exists()
     counts = dry_run(target, capsys)
     assert (counts["generations"], counts["judgeable"]) == (8, 4)
+
+
+def test_pack_that_would_remove_tasks_is_refused(
+    imported: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(imported, tmp_path / "home" / packed.IMPORTED)
+    pack, nothing = tmp_path / "pack", tmp_path / "none"
+    assert main(arguments(folder, imported, nothing, "--pack", str(pack))) == 0
+
+    assert main(arguments(folder, imported, nothing, "--pack", str(tmp_path / "home"))) == 2
+    assert "would be removed; name a new folder" in capsys.readouterr().err
+    assert main(["generations", str(pack), "--pack", str(pack)]) == 2
+    assert "is read from; name a new folder" in capsys.readouterr().err
+    for kept in (tmp_path / "home", pack):
+        assert len(list((kept / packed.IMPORTED).glob("*/*/task.toml"))) == 1
+    (tmp_path / "file").touch()
+    assert main(arguments(folder, imported, nothing, "--pack", str(tmp_path / "file"))) == 2
+    assert "file: File exists; name a new folder" in capsys.readouterr().err
 
 
 def dry_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from evaluation import JUDGE_VERSION
+from evaluation.errors import RequestError
 from evaluation.importers.generations import records
 from evaluation.importers.generations.campaign import OTHER_ARGUMENTS, is_final
 from evaluation.importers.generations.generation import Claim, Generation
@@ -66,8 +69,28 @@ def test_record_keeps_the_version_of_its_judge_when_another_one_continues_the_fi
 
 def test_file_that_is_not_there_has_no_records(tmp_path: Path) -> None:
     assert records.read(tmp_path / "none.jsonl") == ({}, [])
-    (tmp_path / "other.jsonl").write_text('{"format": 99}\n{}\n')
-    assert records.read(tmp_path / "other.jsonl") == ({}, [])
+    (tmp_path / "empty.jsonl").touch()
+    assert records.read(tmp_path / "empty.jsonl") == ({}, [])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"notes", b'{"format": 99}\n{}\n', b"[1]\n", b'{"format": 1}\n{"level": 1}\n', b"\xff\xfe"],
+)
+def test_file_of_anything_else_is_refused_and_stays(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "notes.md"
+    path.write_bytes(content)
+    with pytest.raises(RequestError, match=r"notes\.md: not records.*; name another file"):
+        records.read(path)
+    assert path.read_bytes() == content
+
+
+def test_place_where_no_file_can_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="not a regular file; name another"):
+        records.read(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(RequestError, match="name another --export"):
+        records.RecordFile(tmp_path / "file" / "records.jsonl", {}, [])
 
 
 def test_message_is_one_line_without_folders_and_short() -> None:
