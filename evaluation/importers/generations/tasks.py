@@ -59,7 +59,9 @@ class Suites:
         place = generation.level, generation.problem
         if place in suite.refused:
             return f"the problem was not imported: {suite.refused[place]}"
-        return "level 4 is not imported" if place[0] > 3 else "the problem was not imported"
+        return (
+            f"level {place[0]} is not imported" if place[0] > 3 else "the problem was not imported"
+        )
 
 
 def _read(root: Path) -> Suite:
@@ -76,7 +78,8 @@ def _read(root: Path) -> Suite:
 
 def _reasons(path: Path) -> dict[str, str]:
     """Return why each refused problem was refused, by name."""
-    if not path.is_file():
+    try:
+        refused = json.loads(path.read_text(encoding="utf-8"))["refused"]
+        return {name: str(each["reason"]) for name, each in refused.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # the next import writes it
         return {}
-    refused = json.loads(path.read_text(encoding="utf-8")).get("refused", {})
-    return {name: str(each["reason"]) for name, each in refused.items()}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from posixpath import dirname, join, normpath
-from typing import Protocol
+from typing import NoReturn, Protocol
 from urllib.parse import quote
 
 from evaluation.errors import RequestError
@@ -95,9 +96,11 @@ class FolderTree:
 
     @cached_property
     def paths(self) -> list[str]:
-        found = (path for path in self.folder.rglob("*") if path.is_file())
-        names = (path.relative_to(self.folder).as_posix() for path in found)
-        return sorted(name for name in names if not name.startswith(".git/"))
+        """The files. Raises RequestError for a folder that cannot be read."""
+        walked = os.walk(self.folder, onerror=_refuse)
+        found = (Path(place, name) for place, _, names in walked for name in names)
+        paths = (each.relative_to(self.folder).as_posix() for each in found if each.is_file())
+        return sorted(path for path in paths if not path.startswith(".git/"))
 
     def read(self, paths: Iterable[str]) -> dict[str, str]:
         texts = {}
@@ -110,6 +113,10 @@ class FolderTree:
 
     def address(self, path: str) -> str:
         return path
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise RequestError(f"{error.filename}: {error.strerror}; make it readable, or remove it")
 
 
 def has_commit(folder: Path, commit: str) -> bool:

@@ -13,14 +13,15 @@ import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from posixpath import dirname
-from typing import Any
+from typing import Any, cast
 
+from evaluation.errors import RequestError
 from evaluation.importers.generations.generation import Claim, Generation
 from evaluation.importers.generations.part import Part
 from evaluation.importers.generations.tree import Tree
 
 _NAME = re.compile(
-    r"(?:level_(?P<level>\d)_)?problem_(?P<problem>\d+)"
+    r"(?:level_(?P<level>\d+)_)?problem_(?P<problem>\d+)"
     r"(?:_epoch_(?P<epoch>\d+))?(?:_(?:sample|solution)_(?P<sample>\d+))?_kernel\.py"
 )
 RESULTS = ("eval_results.json", "detailed_results.json")
@@ -36,15 +37,15 @@ def generations(collection: str, part: Part, tree: Tree) -> Iterator[Generation]
     """Yield the sources by level, problem and sample, run by run."""
     wanted = part.options["paths"]
     paths = [path for path in tree.paths if any(fnmatchcase(path, glob) for glob in wanted)]
-    results = _results(tree, {dirname(path) for path in paths})
+    results = _results(collection, tree, {dirname(path) for path in paths})
     references = _references(part, tree)
     speedups = _speedups(part, tree)
     texts = tree.read(paths)
     found = []
     for path in paths:
-        if not (match := _NAME.fullmatch(path.rpartition("/")[2])):
+        match = _NAME.fullmatch(path.rpartition("/")[2])
+        if not match or not (level := int(match["level"] or part.options.get("level", 0))):
             continue
-        level = int(match["level"] or part.options["level"])
         problem, sample = int(match["problem"]), int(match["sample"] or 0)
         run = dirname(path)
         result = results[run].get((problem, sample), {})
@@ -72,8 +73,8 @@ def _claim(
     return Claim(None if right is None else bool(right), speedup, hardware, part.baseline)
 
 
-def _results(tree: Tree, runs: set[str]) -> dict[str, Results]:
-    """Return the results of each run, from the file beside its sources."""
+def _results(collection: str, tree: Tree, runs: set[str]) -> dict[str, Results]:
+    """Return the results of each run, from the file beside its sources. Raises RequestError."""
     paths = {
         path: dirname(path)
         for path in tree.paths
@@ -81,8 +82,25 @@ def _results(tree: Tree, runs: set[str]) -> dict[str, Results]:
     }
     found: dict[str, Results] = {run: {} for run in runs}
     for path, text in tree.read(paths).items():
-        found[paths[path]] = dict(_result(json.loads(text)))
+        try:
+            found[paths[path]] = {
+                place: _checked(each) for place, each in _result(json.loads(text))
+            }
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RequestError(
+                f"{collection}/{path}: no results of KernelBench ({type(error).__name__}: {error});"
+                " mend the file, or remove it to judge the sources without their claims"
+            ) from None
     return found
+
+
+def _checked(result: Any) -> Mapping[str, Any]:
+    """Return a result of one sample. Raises TypeError for another form."""
+    for each in (result, result.get("metadata") or {}):
+        if not isinstance(each, dict):
+            raise TypeError(f"{each!r:.40} is no object")
+    float(result.get("runtime") or 0)
+    return cast(Mapping[str, Any], result)
 
 
 def _result(data: Any) -> Iterator[tuple[tuple[int, int], Mapping[str, Any]]]:

@@ -10,9 +10,15 @@ import pytest
 
 from evaluation.errors import RequestError
 from evaluation.importers.generations import collection
-from evaluation.importers.generations.collection import Collection, descriptions, open_folder
+from evaluation.importers.generations.collection import (
+    NO_DESCRIPTION,
+    Collection,
+    descriptions,
+    open_folder,
+)
 from evaluation.importers.generations.generation import Claim, Generation
 from evaluation.importers.generations.part import Part
+from evaluation.importers.generations.tasks import Suites
 from evaluation.importers.generations.tree import FolderTree, GitTree, has_commit
 
 SOURCE = "import torch\nclass ModelNew(torch.nn.Module):\n    pass\n"
@@ -59,6 +65,32 @@ def test_runs_have_the_results_beside_them(tmp_path: Path) -> None:
     assert first.claim == Claim(True, 2.5, "A", "eager")
     assert (second.sample, second.claim) == (1, Claim(False, None, "a GPU", "eager"))
     assert (third.problem, third.claim.right) == (10, None)
+
+
+@pytest.mark.parametrize(
+    "results",
+    ['{"1": [', "", "7", "[1]", '{"one": [{}]}', '{"1": [3]}', '{"1": [{"metadata": "A"}]}', "\0"],
+)
+def test_results_that_cannot_be_read_are_named_with_a_remedy(results: str, tmp_path: Path) -> None:
+    name = "a/level_1_problem_1_sample_0_kernel.py"
+    write(tmp_path, {name: SOURCE, "a/eval_results.json": results})
+    with pytest.raises(RequestError, match=r"^c/a/eval_results\.json: .*without their claims$"):
+        read(tmp_path, "runs", paths=["*_kernel.py"])
+
+
+def test_source_without_a_level_is_left_out_where_no_description_names_one(tmp_path: Path) -> None:
+    names = ("level_1_problem_set/problem_3_kernel.py", "r/level_12_problem_3_kernel.py")
+    write(tmp_path, dict.fromkeys(names, SOURCE))
+    (found,) = read(tmp_path, **NO_DESCRIPTION)
+    (tmp_path / "imported" / "kernelbench").mkdir(parents=True)
+    suites = Suites([tmp_path / "imported"])
+    assert suites.why_no_task(found) == "level 12 is not imported"
+
+
+def test_folder_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    tree = FolderTree(tmp_path / "gone")
+    with pytest.raises(RequestError, match="gone: No such file or directory; make it readable"):
+        assert tree.paths
 
 
 def test_runs_of_epochs_and_of_one_level_are_read(tmp_path: Path) -> None:
