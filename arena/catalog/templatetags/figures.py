@@ -344,11 +344,7 @@ def total(counts: dict[str, int] | None) -> int:
 
 @register.simple_tag
 def whisker(
-    speedup: float | None,
-    low: float | None,
-    high: float | None,
-    scale: Scale,
-    kind: str = "",
+    speedup: float | None, low: float | None, high: float | None, scale: Scale
 ) -> SafeString:
     """Draw a speedup and its interval on a shared logarithmic axis, with a dashed line at 1x.
 
@@ -358,10 +354,9 @@ def whisker(
         return SafeString("")
     low, high = (speedup, speedup) if low is None or high is None else (low, high)
     one, at, left, right = (scale.x(value) for value in (1.0, speedup, low, high))
-    kind = conditional_escape(kind) if kind else "" if high >= 1 else "slow"
     return SafeString(  # numbers need no escape, and a table has many
-        f'<svg class="whisker {kind}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
-        f' aria-label="95% CI {interval(low, high)}">'
+        f'<svg class="whisker {"" if high >= 1 else "slow"}" viewBox="0 0 {WIDTH} {HEIGHT}"'
+        f' role="img" aria-label="95% CI {interval(low, high)}">'
         f"<title>95% CI {low:.4f} to {high:.4f}</title>"
         f'<rect class="reach" x="{min(one, at)}" width="{round(abs(at - one), 1)}"'
         ' y="6.5" height="5"/>'
