@@ -195,9 +195,9 @@ class AgentSession:
             part, more = line[begin : begin + MAX_PART], begin + MAX_PART < len(line)
             self._write({"kind": "raw", "text": part, "more": more})
 
-    def begin_span(self, kind: str, title: str, *, event: str = "", parent: str = "") -> str:
+    def begin_span(self, kind: str, title: str, *, parent: str = "") -> str:
         """Begin a `turn` or `subagent` and return its id, for the `span` of its events."""
-        span = event or f"agent-{kind}-{next(self._ids)}"
+        span = f"agent-{kind}-{next(self._ids)}"
         self.record("span_begin", event=f"{span}-begin", span=span, parent=parent, span_kind=kind,
                     title=title)  # fmt: skip
         return span
@@ -232,12 +232,11 @@ class AgentSession:
         """Record the whole list: `text` and `status` (pending, in_progress, completed) of each."""
         self.record("todo_list", event="agent-todo-list", span=span, items=[dict(i) for i in items])
 
-    def file_edit(self, path: str, before: str | None, after: str | None, span: str = "") -> None:
+    def file_edit(self, path: str, before: str | None, after: str | None) -> None:
         """Record the change of a text file; None where it did not exist, or does not any more."""
         operation = "create" if before is None else "delete" if after is None else "modify"
         self.record(
             "file_edit",
-            span=span,
             path=path,
             operation=operation,
             before_hash=_digest(before) if before is not None else "",
