@@ -36,7 +36,6 @@ from arena.leaderboard.ranking.rankings import Row
 from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
 from arena.leaderboard.ranking.table import origin_of
 from arena.pages.answers import is_inserted
-from arena.pages.home import unseen_scale
 from arena.pages.leaderboard.board import scale_of
 from arena.pages.leaderboard.board_view import address_of
 from arena.runs.agents import visible_to
@@ -173,7 +172,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
         "categories": of_categories,
         "scale": Scale.over([row for _, row in strengths], "unseen_low", "unseen_high"),
         "recent": recent,
-        "recent_scale": unseen_scale(recent),
+        "recent_scale": Scale.over(recent, "unseen_low", "unseen_high"),
     }
     return render(request, "agent.html", context)
 

@@ -109,10 +109,6 @@ def _first_forest(now: Snapshot) -> Figure | None:
     return forest_chart(rows) if rows else None
 
 
-def unseen_scale(runs: Sequence[Run]) -> Scale:
-    return Scale.over(runs, "unseen_low", "unseen_high")
-
-
 def _leaders() -> SafeString:
     """Return the leaders of each device as HTML, which is the same until a result changes."""
     now = snapshot()
@@ -145,14 +141,15 @@ def _with_ranks(board: Board, now: Snapshot) -> Board:
 
 def _records() -> SafeString | str:
     newest = records(MAX_NEWEST_RECORDS)
-    scale = unseen_scale([record.run for record in newest])
+    scale = Scale.over((record.run for record in newest), "unseen_low", "unseen_high")
     context = {"records": newest, "scale": scale, "brief": True}
     return render_to_string("parts/records_table.html", context) if newest else ""
 
 
 def _newest_table(visible: RunQuerySet) -> SafeString | str:
     newest = _newest(visible)
-    context = {"runs": newest, "scale": unseen_scale(newest), "brief": True}
+    scale = Scale.over(newest, "unseen_low", "unseen_high")
+    context = {"runs": newest, "scale": scale, "brief": True}
     return render_to_string("parts/runs_table.html", context) if newest else ""
 
 

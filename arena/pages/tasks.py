@@ -28,7 +28,6 @@ from arena.leaderboard.ranking.results import snapshot
 from arena.pages.charts.cards import Card, first_of
 from arena.pages.charts.drawings import records_drawing, roofline_drawing
 from arena.pages.charts.files import Chart, chart_file
-from arena.pages.home import unseen_scale
 from arena.published.kernels import claimed_on
 from arena.published.verdicts import verdicts_on
 from arena.runs.code.sources import highlighted
@@ -203,10 +202,10 @@ def task(request: HttpRequest, operator: str, track: str) -> HttpResponse:
         "elsewhere": next((r for r in history if r.hardware.kind != public.get("kind")), None),
         "baselines": timed_baselines(version),
         "best_kernels": [] if shown.kind.one_speedup else best_kernels(shown.pk),
-        "memory": [
-            (shown, memory_chart(shown)) for shown in (memory_frontiers(version) if version else ())
-        ],
-        "scale": unseen_scale([*history, *(record.run for record in task_records)]),
+        "memory": [(e, memory_chart(e)) for e in (memory_frontiers(version) if version else ())],
+        "scale": Scale.over(
+            [*history, *(record.run for record in task_records)], "unseen_low", "unseen_high"
+        ),
         "siblings": visible.filter(operator=shown.operator).exclude(pk=shown.pk),
     }
     charts: dict[str, Chart] = {"records": lambda: records_drawing(task_records)}
