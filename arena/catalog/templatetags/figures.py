@@ -13,6 +13,7 @@ from django import template
 from django.contrib.humanize.templatetags.humanize import naturaltime
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.text import get_text_list
 
 from evaluation import JUDGE_VERSION
 
@@ -176,6 +177,12 @@ def code_spans(text: str) -> SafeString:
 def words(name: str) -> str:
     """Return an identifier as words: private_proc is private proc."""
     return name.replace("_", " ")
+
+
+@register.filter
+def listed(texts: list[str]) -> str:
+    """Return texts as a sentence lists them: 8, 9 and 10."""
+    return get_text_list(texts, "and")
 
 
 @register.filter

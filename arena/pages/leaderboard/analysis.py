@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from arena.catalog.templatetags.figures import share
+from arena.catalog.templatetags.figures import listed, share
 from arena.filters import unknown_value
 from arena.leaderboard.analysis.verdict_stats import (
     SPEEDUP_THRESHOLDS,
@@ -82,8 +82,8 @@ def _mask(shown: Snapshot, chosen: Mapping[str, str]) -> Mask:
 def _judges(shown: Snapshot, chosen: Mapping[str, str]) -> str:
     """Return the versions of the judge among these runs, from the oldest; empty for one alone."""
     found = shown.table.facets["judge"].counts(np.flatnonzero(_mask(shown, chosen)))
-    *others, last = sorted((name for name, count in found.items() if count), key=age_of) or [""]
-    return f"{', '.join(others)} and {last}" if others else ""
+    versions = sorted((name for name, count in found.items() if count), key=age_of)
+    return listed(versions) if len(versions) > 1 else ""
 
 
 def stats_of(shown: Snapshot, chosen: Mapping[str, str]) -> VerdictStats:

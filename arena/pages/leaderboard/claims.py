@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.template.defaultfilters import pluralize
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
@@ -168,14 +169,13 @@ def _collections(found: Sequence[PublishedKernel]) -> list[dict[str, Any]]:
     return sorted(rows.values(), key=lambda row: (-row["kernels"], row["title"].lower()))
 
 
-def _files(
-    found: Sequence[PublishedKernel],
-) -> list[tuple[PublishedFile, list[tuple[str, int]]]]:
-    """Return the files of these kernels, each with its numbers of kernels by judge's version."""
+def _files(found: Sequence[PublishedKernel]) -> list[tuple[PublishedFile, list[str]]]:
+    """Return the files of these kernels, each with the judge's versions and numbers of kernels."""
     files = {each.file.pk: each.file for each in found}
     counts = Counter((each.file.pk, each.judge_version) for each in found)
     in_order = sorted(counts.items(), key=lambda item: age_of(item[0][1]))
+    texts = [(pk, f"{version} ({n:,} kernel{pluralize(n)})") for (pk, version), n in in_order]
     return [
-        (file, [(version, n) for (pk, version), n in in_order if pk == file.pk])
+        (file, [text for pk, text in texts if pk == file.pk])
         for file in sorted(files.values(), key=lambda file: file.name)
     ]
