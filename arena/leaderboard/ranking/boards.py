@@ -209,10 +209,9 @@ def options(filters: Filters, facet: str, shown: Snapshot | None = None) -> list
     Devices with results come first, and of these GPUs and then those with the most.
     """
     now = shown or snapshot()
-    cleared: dict[str, Any] = {facet: EVERY if facet == "origin" else ""}
+    others = _cleared(_counting(filters), facet)
     if facet == "hardware":
-        cleared["judge"] = ""
-    others = replace(_counting(filters), **cleared)
+        others = replace(others, judge="")
     return computed(now, ("options", others, facet), lambda: _options(now, others, facet))
 
 
@@ -224,14 +223,15 @@ def choices(asked: Filters, facet: str, shown: Snapshot) -> list[Option]:
     """
     of = replace(asked, generalization=UNSEEN, score=SPEEDUP, holds="")  # these leave all runs
 
-    def on_board(value: str) -> int:
+    def on_board(part: Snapshot, value: str) -> int:
         chosen: dict[str, Any] = {facet: value}
-        filters, _, over = _resolved(shown, replace(of, **chosen))
-        return len(_listed_rows(shown, filters, over.tasks))
+        filters, _, over = _resolved(part, replace(of, **chosen))
+        return len(_listed_rows(part, filters, over.tasks))
 
     def compute() -> list[Option]:
         found = options(of, facet, shown)
-        return [replace(option, count=on_board(option.value)) for option in found]
+        part = _part(shown, replace(_cleared(of, facet), judge=""))
+        return [replace(option, count=on_board(part, option.value)) for option in found]
 
     return computed(shown, ("choices", of, facet), compute)
 
@@ -308,6 +308,20 @@ def holding_options(filters: Filters, shown: Snapshot | None = None) -> list[Opt
 def _counting(filters: Filters) -> Filters:
     """Return the filters without those that leave the number of results as it is."""
     return replace(filters, generalization=UNSEEN, score=SPEEDUP, task_set=ALL, holds="")
+
+
+def _cleared(filters: Filters, facet: str) -> Filters:
+    """Return the filters without one of them."""
+    empty: dict[str, Any] = {facet: EVERY if facet == "origin" else ""}
+    return replace(filters, **empty)
+
+
+def _part(shown: Snapshot, filters: Filters) -> Snapshot:
+    """Return the results that some filters leave, for boards that add to these filters.
+
+    What is computed for such a board is the same of the part and of the whole, so both keep it.
+    """
+    return replace(shown, table=shown.table.among(np.flatnonzero(_mask(shown, filters))))
 
 
 def chosen_rows(shown: Snapshot, filters: Filters) -> NDArray[Any]:

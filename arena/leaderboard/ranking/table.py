@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -115,6 +115,10 @@ class Facet:
             return np.asarray(self.numbers == number)
         return np.asarray(self.of_task[number][self.numbers])
 
+    def among(self, chosen: NDArray[Any]) -> Facet:
+        """Return the facet of the rows at some positions."""
+        return replace(self, numbers=self.numbers[chosen])
+
     def counts(self, rows: NDArray[Any]) -> dict[str, int]:
         """Return how many of some rows have each value."""
         numbers = self.numbers[rows]
@@ -137,6 +141,11 @@ class Table:
     place: NDArray[Any]
     newest: Mask
     facets: Mapping[str, Facet]
+
+    def among(self, chosen: NDArray[Any]) -> Table:
+        """Return the rows at some positions, in order; `newest` marks those that it marks here."""
+        facets = {name: facet.among(chosen) for name, facet in self.facets.items()}
+        return Table(self.rows.among(chosen), self.place[chosen], self.newest[chosen], facets)
 
     def newest_among(self, mask: Mask) -> NDArray[Any]:
         """Return the newest row of each place among those of a mask."""
