@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from django.db.models import Q
@@ -48,6 +48,7 @@ OF_RUN = (
 )  # fmt: skip
 MAX_COMPUTED = 512
 """Boards and parts of boards that are kept for one state of the standings."""
+MISSING = object()
 MAX_PLACES_READ = 50
 """Changed places whose older runs are read alone."""
 CATALOG_SECONDS = 30
@@ -104,13 +105,18 @@ def forget() -> None:
 
 
 def computed(shown: Snapshot, key: Any, compute: Callable[[], T]) -> T:
-    """Return what was computed under this key for this state, or compute it."""
-    if key not in shown.computed:
-        if len(shown.computed) >= MAX_COMPUTED:
-            shown.computed.pop(next(iter(shown.computed)), None)
-        shown.computed[key] = compute()
-    found: T = shown.computed[key]
-    return found
+    """Return what was computed under this key for this state, or compute it.
+
+    Of too many, the one that was not read for the longest time is dropped.
+    """
+    kept = shown.computed
+    found: Any = kept.pop(key, MISSING)  # another thread may compute it meanwhile
+    if found is MISSING:
+        found = compute()
+    kept[key] = found
+    if len(kept) > MAX_COMPUTED:
+        kept.pop(next(iter(kept)), None)
+    return cast(T, found)
 
 
 def rows_of(runs: RunQuerySet) -> Rows:
