@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 
 from arena.catalog.models import Hardware, Task
 from arena.catalog.templatetags.figures import Scale
+from arena.filters import unknown_value
 from arena.leaderboard.kernels.kernels import ranked_kernels
 from arena.runs.models import Run
 
@@ -23,16 +24,12 @@ def kernels(request: HttpRequest) -> HttpResponse:
     tasks = Task.objects.visible_to(request.user).filter(pk__in=submitted)
     slugs = [task.slug for task in tasks.select_related("operator")]
     devices = Hardware.objects.order_by("name").values_list("slug", "name")
-    unknown = [
-        name
-        for name, known in (("task", slugs), ("hardware", dict(devices)))
-        if chosen[name] and chosen[name] not in known
-    ]
+    known = {"task": slugs, "hardware": dict(devices)}
     context = {
         "page": page,
         "scale": Scale.over(page, "unseen_low", "unseen_high"),
         "chosen": chosen,
-        "unknown": [(name, chosen[name]) for name in unknown],
+        "problems": [unknown_value(n, v) for n, v in chosen.items() if v and v not in known[n]],
         "tasks": slugs,
         "devices": devices,
     }
