@@ -46,7 +46,6 @@ def analysis(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {
         "stats": stats,
         "problems": _unknown(chosen, known),
-        "chosen": chosen,
         "narrowed": any(chosen.values()),
         "judges": _judges(shown, chosen),
         "selects": [

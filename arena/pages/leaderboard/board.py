@@ -314,8 +314,6 @@ def _table(shown: Board, asked: Filters, view: View, page: Page[Row], now: Snaps
     sized = any(row.memory_ratio is not None for row in shown.rows)
     more = spent + sized - (view.p is not None) + (kind.deployed if kind.one_speedup else 3)
     context = {
-        "rows": rows,
-        "board": shown,
         "lines": [(row, losing.get(row.agent.pk, 0), fast.get(row.agent.pk, 0.0)) for row in rows],
         "heads": heads(asked, view),
         "set_title": SET_TITLE,
