@@ -47,7 +47,7 @@ def waiting_of(run: Run) -> Waiting | None:
 
 
 def dead_end(run: Run) -> str | None:
-    """Return the first queue of a run without a live worker; empty if all have one."""
+    """Return the first queue of a run from which no worker takes work; None if there is none."""
     needed, served = (queue.AGENTS, queue.BUILD, run.hardware.queue), Worker.objects.queues()
     return next((name for name in needed if name not in served), None)
 
