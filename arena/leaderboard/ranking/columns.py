@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.runs.scores import SCORES
+
 Rows = NDArray[Any]
 """Judged runs: a structured array of COLUMNS, where NaN stands for what is unknown.
 
@@ -15,9 +17,6 @@ Rows = NDArray[Any]
 those of the agents. `by_arena` is whether no mere user started it; `noisy` marks a pass with a case
 whose interval stayed wide. `memory_ratio` is GPU memory over that of the baseline.
 """
-SCORES = (
-    "speedup", "low", "high", "unseen_speedup", "unseen_low", "unseen_high", "roofline_share",
-)  # fmt: skip
 COLUMNS = np.dtype(
     [
         *[(name, "i8") for name in ("task", "agent", "hardware", "repeat", "task_version")],

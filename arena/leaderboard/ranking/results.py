@@ -27,7 +27,6 @@ from arena.catalog.models import (
 from arena.leaderboard.ranking.columns import (
     COLUMNS,
     PLACE_COLUMNS,
-    SCORES,
     Columns,
     Rows,
     place_numbers,
@@ -36,6 +35,7 @@ from arena.leaderboard.ranking.columns import (
 from arena.leaderboard.ranking.table import Catalog, ExperimentFacts, Table, TaskFacts, table_of
 from arena.runs.models import Experiment, Run, Standing
 from arena.runs.querysets import RunQuerySet, memory_ratio_of
+from arena.runs.scores import SCORES
 from arena.runs.scoring.standings import State, plus, standing_runs, state
 from arena.runs.states import RunStatus
 from evaluation.judge.kinds import kind_of, kinds
