@@ -36,7 +36,7 @@ TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 1.0
 MAX_TRIES = 5
 MAX_WAIT_SECONDS = 60.0
-BAD_REQUEST, UNAUTHORIZED, BAD_ANSWER = 400, 401, 502
+BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, BAD_ANSWER = 400, 401, 404, 502
 ACTIVE = ("queued", "running", "judging")
 
 
@@ -94,6 +94,10 @@ class Arena:
 
     def task(self, slug: str) -> TaskDetail:
         """Return a task with its starter files, by a slug such as rms_norm/cpp-to-cpp."""
+        if "/" not in slug:
+            message = f"There is no task {slug!r}. Tasks are named operator/track,"
+            hint = f"such as rms_norm/cpp-to-cpp, and listed at {self.url}/tasks/."
+            raise ArenaError(NOT_FOUND, {"code": "task", "message": message, "hint": hint})
         return cast(TaskDetail, self._call(f"/tasks/{urllib.parse.quote(slug)}"))
 
     def submit(
@@ -151,8 +155,8 @@ class Arena:
     def download(self, run_id: str, folder: str | Path) -> list[Path]:
         """Write a run, its events and the sources of each round below `folder`."""
         target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
         run = self.run(run_id)
+        target.mkdir(parents=True, exist_ok=True)
         written = [_write(target / "run.json", json.dumps(run, indent=2) + "\n")]
         events = target / "events.ndjson"
         with events.open("w", encoding="utf-8") as lines:

@@ -47,6 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"arena: {error}", file=sys.stderr)
         return USAGE if error.status < 500 else FAULT
     except OSError as error:
+        if error.filename:  # a file of this machine
+            print(f"arena: {error.filename}: {error.strerror}", file=sys.stderr)
+            return USAGE
         print(f"arena: {error}. Is ARENA_URL the address of an arena?", file=sys.stderr)
         return FAULT
     except KeyboardInterrupt:
@@ -79,11 +82,11 @@ def _parser() -> argparse.ArgumentParser:
     submit.set_defaults(command=_submit)
 
     watch = commands.add_parser("watch", help="print a run as it happens")
-    watch.add_argument("run", help="its id, the last part of its address")
+    watch.add_argument("run", type=_run_id, help="its address, or its id, the last part of that")
     watch.set_defaults(command=_watch)
 
     download = commands.add_parser("download", help="write a run's sources, verdicts and events")
-    download.add_argument("run")
+    download.add_argument("run", type=_run_id, help="its address or its id")
     download.add_argument("folder", type=Path, nargs="?", help="named for the run by default")
     download.set_defaults(command=_download)
 
@@ -106,6 +109,11 @@ def _parser() -> argparse.ArgumentParser:
     complete.add_argument("words", nargs=argparse.REMAINDER)
     complete.set_defaults(command=_complete)
     return parser
+
+
+def _run_id(text: str) -> str:
+    """Return the id of a run, also from the address that `submit` prints."""
+    return text.rstrip("/").rpartition("/")[2]
 
 
 def _add_agent(commands: Any) -> None:
@@ -244,24 +252,24 @@ def _agent(arena: Arena, chosen: argparse.Namespace) -> int:
     if not shutil.which(program.words[0]):
         print(f"arena: there is no program {program.words[0]}", file=sys.stderr)
         return USAGE
-    folder = chosen.folder or Path(chosen.task.replace("/", "-"))
-    try:
-        target = prepare(folder.absolute(), arena.task(chosen.task))
-    except FileExistsError as error:
-        print(f"arena: {error}; choose another --folder", file=sys.stderr)
+    task = arena.task(chosen.task)
+    folder = (chosen.folder or Path(chosen.task.replace("/", "-"))).absolute()
+    if (folder.exists() and not folder.is_dir()) or (folder.is_dir() and any(folder.iterdir())):
+        print(f"arena: {folder} is not an empty folder; choose another --folder", file=sys.stderr)
         return USAGE
-    budget = {name: getattr(chosen, name) for name in ("rounds", "seconds")}
+    folder.mkdir(parents=True, exist_ok=True)
+    limits = {"rounds": chosen.rounds, "seconds": chosen.seconds}
     run = arena.start(
         chosen.task,
         chosen.name or program.name,
         model=chosen.model,
         hardware=chosen.hardware,
-        budget={name: limit for name, limit in budget.items() if limit},  # type: ignore[arg-type]
+        budget={name: n for name, n in limits.items() if n is not None},  # type: ignore[arg-type]
         label=chosen.label,
         visibility="owner" if chosen.private else "public",
     )
     print(f"{arena.url}/runs/{run.id}/", flush=True)
-    agent = Agent(run, program, target)
+    agent = Agent(run, program, prepare(folder, task))  # a refused start leaves no file
     begun = run.send()
     try:
         agent.work(begun["rounds_left"])

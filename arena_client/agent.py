@@ -91,13 +91,7 @@ def own_event(record: Mapping[str, Any]) -> list[EventIn] | None:
 
 
 def prepare(folder: Path, task: TaskDetail) -> Path:
-    """Write the files of a task into a new or empty folder and return the one to submit.
-
-    Raises: FileExistsError.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        raise FileExistsError(f"{folder} is not empty")
+    """Write the files of a task into an empty folder and return the one to submit."""
     for name, text in task["public"]["starter"].items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

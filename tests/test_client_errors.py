@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -84,3 +88,76 @@ def test_answer_of_no_arena_is_an_error_without_a_traceback(
     answer[0] = sent
     assert main(["--url", f"http://127.0.0.1:{answer[1].decode()}", "watch", "r"]) == code
     assert capsys.readouterr().err.startswith("arena: ")
+
+
+ANSWERS = {
+    "/api/v1/tasks/a/cpp-to-cpp": {"public": {"starter": {"a.cpp": ""}, "target_file": "a.cpp"}},
+    "/api/v1/runs/there": {"last_seq": 0, "submissions": []},
+}
+"""Answers of an arena by address; it refuses any other request."""
+
+
+class StandIn(BaseHTTPRequestHandler):
+    """Answers with ANSWERS, and keeps what it is asked."""
+
+    asked: ClassVar[list[tuple[str, Any]]]
+
+    def do_GET(self) -> None:
+        size = int(self.headers.get("Content-Length", 0))
+        self.asked.append((self.path, json.loads(self.rfile.read(size) or "null")))
+        found = ANSWERS.get(self.path)
+        text = json.dumps(found or {"error": {"message": "There is none."}}).encode()
+        self.send_response(200 if found else 404)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_POST = do_GET
+
+    def log_message(self, *args: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
+    """Return the requests that come to the arena of ARENA_URL."""
+    StandIn.asked = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), StandIn) as server:
+        monkeypatch.setenv("ARENA_URL", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.delenv("ARENA_TOKEN", raising=False)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield StandIn.asked
+        server.shutdown()
+
+
+@pytest.mark.parametrize("run", ["k3q8", "http://127.0.0.1:8000/runs/k3q8/"])
+def test_run_is_named_by_its_id_or_its_address(run: str, asked: list[tuple[str, Any]]) -> None:
+    assert main(["watch", run]) == main(["download", run]) == USAGE
+    paths = [path.removeprefix("/api/v1/runs/") for path, _ in asked]
+    assert paths == ["k3q8/events?after=0&limit=500", "k3q8"]
+
+
+def test_download_of_a_run_that_is_not_there_leaves_no_folder(
+    asked: list[tuple[str, Any]], tmp_path: Path
+) -> None:
+    assert main(["download", "k3q8", str(tmp_path / "out")]) == USAGE
+    assert asked and not (tmp_path / "out").exists()
+
+
+def test_file_that_cannot_be_written_is_named_and_no_fault_of_the_arena(
+    asked: list[tuple[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["download", "there", str(tmp_path / "file")]) == USAGE
+    assert capsys.readouterr().err == f"arena: {tmp_path / 'file'}: File exists\n"
+
+
+def test_agent_whose_start_is_refused_leaves_its_folder_empty(
+    asked: list[tuple[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["agent", "true", "a/cpp-to-cpp", "--folder", str(tmp_path / "new"), "--rounds", "0"]
+    for _ in range(2):
+        assert main(words) == USAGE
+        assert capsys.readouterr().err == "arena: There is none.\n"
+    assert not list((tmp_path / "new").iterdir())
+    assert asked[-1][1]["budget"] == {"rounds": 0}, "the arena says which numbers it takes"

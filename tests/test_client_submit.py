@@ -66,5 +66,15 @@ def test_file_of_the_largest_size_is_sent(sent: list[Any], tmp_path: Path) -> No
     assert [len(body["source"]) for body in sent] == [MAX_SOURCE_BYTES]
 
 
+def test_task_without_a_track_is_refused_with_an_example(
+    sent: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rms_norm.cpp"
+    path.write_text("x")
+    assert main(["submit", "rms_norm", str(path)]) == USAGE
+    assert "'rms_norm'. Tasks are named operator/track, such as" in capsys.readouterr().err
+    assert sent == []
+
+
 def test_limit_of_the_client_is_that_of_the_server() -> None:
     assert MAX_SOURCE_BYTES == MAX_FILES_BYTES

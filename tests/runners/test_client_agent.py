@@ -155,7 +155,7 @@ def test_folder_with_files_and_unknown_program_are_refused(
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes").touch()
     _, errors = ended(command("cursor", TASK, "--folder", "full"), 2)
-    assert "is not empty; choose another --folder" in errors
+    assert "is not an empty folder; choose another --folder" in errors
     assert "there is no program none" in ended(command("none", TASK), 2)[1]
     assert house.rows("SELECT id FROM runs_run") == runs
 
