@@ -31,9 +31,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def import_tasks(options: argparse.Namespace) -> int:
     """Import a suite, and print what each problem came to; 1 where none was imported."""
     suite = suites()[options.suite]
+    if options.table and (options.table.is_dir() or not options.table.parent.is_dir()):
+        raise RequestError(f"{options.table}: not a file in a folder that is there; name another")
     checkout = Checkout.open(options.checkout, suite.repository)
     if not checkout.licence():
-        raise RequestError(f"{checkout.root}: no licence was found; tasks need one to be shown")
+        raise RequestError(
+            f"{checkout.root}: no licence was found; commit one as LICENSE, to be shown"
+        )
     chosen_problems(suite, checkout, options.only)  # before a licence that is long
     if not (options.into / suite.slug / LICENCE).is_file():
         print(f"{suite.title} comes under this licence:\n\n{checkout.licence().strip()}\n")

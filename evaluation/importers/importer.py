@@ -49,12 +49,15 @@ def import_suite(
 
     `only` is a glob of names of tasks or of paths.
 
-    Raises: RequestError where there are no problems.
+    Raises: RequestError where there are no problems, or nothing can be written.
     """
     problems = chosen_problems(suite, checkout, only)
     target = folder / suite.slug
-    target.mkdir(parents=True, exist_ok=True)
-    _write_text(target / LICENCE, checkout.licence())
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        _write_text(target / LICENCE, checkout.licence())
+    except OSError as error:
+        raise RequestError(f"{target}: {error.strerror}; name another folder by --into") from None
     isolation_features()  # cached before the threads start
     refused = _Refusals(target / CACHE)
 

@@ -241,6 +241,18 @@ def test_import_of_another_folder_is_refused_with_a_remedy(tmp_path):
         import_suite(SUITE, Checkout.open(tmp_path, ""), tmp_path / "imported")
 
 
+@pytest.mark.parametrize("option", ["into", "table"])
+def test_command_that_cannot_write_is_refused_before_it_imports(option, tmp_path, capsys):
+    checkout = tmp_path / "suite"
+    commit(checkout, {"LICENSE": LICENCE, path_of(5, "Scaled"): SCALED})
+    (tmp_path / "file").touch()
+    places = {"into": tmp_path / "imported", "table": None, option: tmp_path / "file" / "x"}
+    options = command.argparse.Namespace(suite="kernelbench", checkout=checkout, only="", **places)
+    with pytest.raises(RequestError, match=r"file/x.*; name another"):
+        command.import_tasks(options)
+    assert "first-class" not in capsys.readouterr().out
+
+
 def test_command_that_finds_no_problem_shows_no_licence(tmp_path, capsys):
     checkout = tmp_path / "suite"
     commit(checkout, {"LICENSE": LICENCE})
