@@ -59,6 +59,7 @@ from evaluation.judge.answers import (
     judged,
     judged_in_lines,
     print_json,
+    require_cache,
     stage_and_scope,
 )
 from evaluation.judge.commands import Commands
@@ -85,6 +86,8 @@ def main(argv: Sequence[str]) -> int:
             raise RequestError(
                 f"{sys.executable} has no PyTorch; use the project's .venv/bin/python"
             )
+        if options.command in (judge_sources, profile_sources, admit_tasks, show_hardware):
+            require_cache(options.cache)
         if getattr(options, "device", None):
             restart_on_device(options, argv)
         return int(options.command(options))
@@ -297,8 +300,12 @@ def _parse(text: str) -> dict[str, Any]:
         data = json.loads(text)
     except ValueError as error:
         raise RequestError(f"the request on stdin is not JSON: {error}") from error
-    if not isinstance(data, dict) or not {"task", "files"} <= data.keys():
-        raise RequestError('the request is a JSON object with at least "task" and "files"')
+    if (
+        not isinstance(data, dict)
+        or not isinstance(data.get("task"), str)
+        or not isinstance(data.get("files"), dict)
+    ):
+        raise RequestError('the request is a JSON object with "task", a name, and "files", texts')
     return data
 
 

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,17 @@ def stage_and_scope(data: Mapping[str, Any]) -> tuple[str, str]:
 def is_unconfined() -> bool:
     """Return whether the owner of this machine allows judging without isolation."""
     return os.environ.get("ARENA_UNCONFINED") == "1"
+
+
+def require_cache(folder: Path) -> None:
+    """Make the cache folder. Raises RequestError where nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise RequestError(
+            f"{folder}: {error.strerror}; name another cache by --cache or ARENA_CACHE"
+        ) from None
 
 
 def source_of(path: Path, max_bytes: int, advice: str = "name the file to judge") -> str:

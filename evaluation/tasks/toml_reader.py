@@ -129,6 +129,8 @@ def read_text(path: Path) -> str:
         raise TaskError(f"{path}: no such file; add it") from None
     except UnicodeDecodeError:
         raise TaskError(f"{path}: not UTF-8; save it as UTF-8") from None
+    except OSError as error:
+        raise TaskError(f"{path}: {error.strerror}; make it a file that can be read") from None
 
 
 def _is_string(value: Any) -> bool:

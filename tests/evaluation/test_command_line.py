@@ -105,6 +105,8 @@ def test_unusable_file_fails_with_cause(
         ("[]", "a JSON object"),
         ('{"task": "scaled/cpp-to-cpp"}', '"files"'),
         ('{"task": "none", "files": {}}', "no such operator"),
+        ('{"task": 3, "files": {}}', '"task", a name'),
+        ('{"task": "scaled/cpp-to-cpp", "files": 3}', '"files", texts'),
         ('{"task": "scaled/cpp-to-cpp", "files": {}, "stage": "later"}', "stage is one of"),
     ],
 )
@@ -204,6 +206,15 @@ def test_judge_error_exits_as_broken(
     captured = capsys.readouterr()
     assert json.loads(captured.out) == {"type": "error", "message": "KeyError: 'dur'"}
     assert "Traceback" in captured.err
+
+
+@pytest.mark.parametrize("words", [["judge", *TASK, str(BASELINE)], ["hardware"]])
+def test_cache_that_cannot_be_written_is_named(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main([*words, "--cache", str(tmp_path / "file")]) == BAD_REQUEST
+    assert f"{tmp_path / 'file'}: File exists; name another cache" in capsys.readouterr().err
 
 
 def test_relative_cache_path_becomes_absolute(

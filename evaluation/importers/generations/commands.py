@@ -24,6 +24,7 @@ from evaluation.importers.generations.collection import open_folder
 from evaluation.importers.generations.generation import Generation
 from evaluation.importers.generations.tasks import Suites
 from evaluation.importers.generations.verdicts import Job
+from evaluation.judge.answers import require_cache
 from evaluation.judge.report_text import table
 from evaluation.judge.request import SCOPES
 
@@ -128,6 +129,7 @@ def judge_generations(options: argparse.Namespace) -> int:
         print(f"{options.pack}: {len(chosen)} generations, {size / 2**20:.1f} MiB; there:\n")
         print(packed.command(options.pack))
         return 0
+    require_cache(options.cache)
     found_devices = detect.devices(options.cache, (options.kind,))
     devices = [each for each in found_devices if not each.unjudged]
     if not devices:

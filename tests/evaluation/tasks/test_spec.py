@@ -203,6 +203,17 @@ def test_mutant_written_as_edits_is_applied_or_refused(
     assert (bare.language, bare.note, bare.source) == ("cpp", "leaves out the weight", wrong)
 
 
+def test_file_of_a_task_that_cannot_be_read_raises_task_error(
+    edited: Callable[[str, str], Path],
+) -> None:
+    folder = edited("", "")
+    (folder / "prompt.md").unlink(missing_ok=True)
+    (folder / "reference.py").unlink()
+    (folder / "reference.py").mkdir()
+    with pytest.raises(TaskError, match=r"reference\.py: Is a directory; make it a file"):
+        load_operator(folder)
+
+
 def test_reference_without_a_function_raises_task_error(tmp_path: Path) -> None:
     folder = tmp_path / "rms_norm"
     shutil.copytree(TASKS / "Normalization" / "rms_norm", folder)
