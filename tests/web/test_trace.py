@@ -334,6 +334,14 @@ def test_templates_read_values_and_not_methods():
         assert not re.search(r"\.(items|keys|values)\b", path.read_text()), path
 
 
+def test_failed_profile_names_the_error_and_folds_its_traceback(client, run):
+    message = "Traceback (most recent call last):\n  File \"p.py\", line 4\nKeyError: 'size'\n"
+    record(run, EventDraft("profiler_output", {"tool": "ncu", "message": message}))
+    page = client.get(f"/runs/{run.pk}/?tab=profile").content.decode()
+    assert "No profile: <code>KeyError: &#x27;size&#x27;</code>" in page
+    assert page.index("Output of the profiler that failed</summary>") < page.index("Traceback")
+
+
 def test_profile_is_shown_as_a_table_of_kernels(client, run):
     seq = record(run, EventDraft("profiler_output", SAMPLES["profiler_output"]))
     page = client.get(f"/runs/{run.pk}/events/?after={seq - 1}").content.decode()
