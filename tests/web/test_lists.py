@@ -83,6 +83,7 @@ def test_failures_of_an_agent_are_a_part_of_its_page_and_a_page(client, judged):
     assert 'data-fragment="/agents/a/failures/"' in client.get("/agents/a/").content.decode()
     page = client.get("/agents/a/failures/").content.decode()
     assert "<html" in page and "No submission has been judged yet." in page
+    assert 'href="/runs/?agent=a"' in page
     headers = {"X-Requested-With": "fragment"}
     part = client.get("/agents/a/failures/", headers=headers).content.decode()
     assert "<html" not in part and "No submission has been judged yet." in part
