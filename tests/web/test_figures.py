@@ -175,6 +175,13 @@ def mixed(colour: str, ground: str, part: float) -> str:
     return "#" + "".join(f"{round(one * part + two * (1 - part)):02x}" for one, two in parts)
 
 
+@pytest.mark.parametrize(
+    ("speedup", "step"), [(None, "none"), (0.99, "0"), (0.996, "1"), (1.25, "2")]
+)
+def test_heatmap_step_is_that_of_the_speedup_as_shown(speedup, step):
+    assert figures.step(speedup) == step
+
+
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_heatmap_cell_has_enough_contrast_at_every_step(theme):
     token = {name: pair[theme] for name, *pair in re.findall(TOKEN, CSS)}

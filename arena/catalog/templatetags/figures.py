@@ -120,8 +120,10 @@ def ceiling(speedup: float | None) -> str:
 
 @register.filter
 def step(speedup: float | None) -> str:
-    """Return the heatmap step of a speedup, 0 to 5, or "none"."""
-    return str(sum(speedup >= bound for bound in HEAT_BOUNDS)) if _known(speedup) else "none"
+    """Return the heatmap step of a speedup as it is shown, 0 to 5, or "none"."""
+    if not _known(speedup):
+        return "none"
+    return str(sum(round(speedup, 2) >= bound for bound in HEAT_BOUNDS))
 
 
 @register.simple_tag
