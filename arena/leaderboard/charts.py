@@ -162,7 +162,8 @@ def memory_chart(shown: MemoryFrontier) -> Figure:
         drawn = speedups("baseline", [(sizes[-1], 1.0, None, None)], "y", marker, hover)
         data.append({**drawn, "text": [f"baseline, {memory(shown.baseline)}"]})
     low, high = math.log2(min(sizes)) - 1, math.log2(max(sizes)) + 1
-    ticks = [2.0**power for power in range(0, math.ceil(high) + 1, 2) if low <= power <= high]
+    powers = range(0, math.ceil(high) + 1, 2 if high - low > 4 else 1)
+    ticks = [2.0**power for power in powers if low <= power <= high]
     x = {**title("GPU memory"), "type": "log"}
     x |= {"range": [low * math.log10(2), high * math.log10(2)], "tickvals": ticks}
     x["ticktext"] = [f"{tick:g} MiB" if tick < 1024 else f"{tick / 1024:g} GiB" for tick in ticks]

@@ -72,6 +72,12 @@ def test_chart_without_a_known_baseline_has_the_kernels_alone():
     assert [trace["name"] for trace in chart["data"]] == ["on the frontier"]
 
 
+def test_chart_of_equal_memory_has_two_ticks():
+    chart = memory_chart(frontier(run(1.2, MIB, baseline=None)))
+
+    assert chart["layout"]["xaxis"]["ticktext"] == ["1 MiB", "2 MiB"]
+
+
 @pytest.mark.django_db
 def test_peak_memory_is_that_of_the_public_case_that_takes_most(client, start, hardware, task):
     plain, measured = finished(start()), finished(start())
