@@ -15,8 +15,8 @@ from arena.leaderboard.ranking.rankings import counted
 MIN_P, MAX_P = 0.25, 8.0
 """Ends of the axis, which is logarithmic."""
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 220, 40, 26, 8, 12
-TICKS = (0.25, 0.5, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 8.0)
-MINOR_TICKS = (0.8, 1.25, 1.5, 3.0)
+TICKS = (0.25, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
+MINOR_TICKS = (0.8, 1.5, 3.0)
 """Ticks without a label where the axis is narrow."""
 
 
