@@ -39,18 +39,6 @@ MIN_MEMORY_BYTES = 1 << 20
 """GPU memory in bytes that less counts as in a ratio: about a block of the driver's."""
 
 
-def peak_memory_of(run: str) -> dict[str, models.Subquery]:
-    """Return the columns `peak_memory` and `baseline_memory` in bytes of the run in a field.
-
-    They are of the final verdict and of the public case that takes most, and None where no GPU was
-    measured.
-    """
-    return {
-        "peak_memory": _of_largest_case(run, F("memory_bytes")),
-        "baseline_memory": _of_largest_case(run, F("baseline_memory_bytes")),
-    }
-
-
 def memory_ratio_of(run: str) -> models.Subquery:
     """Return the run's `peak_memory` over its `baseline_memory`, each at least `MIN_MEMORY_BYTES`.
 
@@ -161,8 +149,15 @@ class RunQuerySet(LeasedQuerySet["Run"]):
         )
 
     def with_peak_memory(self) -> Self:
-        """Add the columns of `peak_memory_of` for each run."""
-        return self.annotate(**peak_memory_of("pk"))
+        """Add the columns `peak_memory` and `baseline_memory` in bytes.
+
+        They are of the final verdict and of the public case that takes most, and None where no GPU
+        was measured.
+        """
+        return self.annotate(
+            peak_memory=_of_largest_case("pk", F("memory_bytes")),
+            baseline_memory=_of_largest_case("pk", F("baseline_memory_bytes")),
+        )
 
     def matching(self, **filters: str | None) -> Self:
         """Filter by task, category, track, agent, hardware, status or experiment.
