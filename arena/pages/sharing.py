@@ -189,5 +189,5 @@ def badge(request: HttpRequest, slug: str) -> HttpResponse:
     context["width"] = str(int(context["label_width"]) + int(context["value_width"]))
     response = HttpResponse(render_to_string("parts/badge.svg", context), "image/svg+xml")
     response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
-    response.headers["Cache-Control"] = "max-age=300"
+    response.headers["Cache-Control"] = f"max-age={EMBED_SECONDS}"
     return response
