@@ -17,7 +17,7 @@ from arena.runs.trace.entries import Entry
 
 MAX_CARDS = 12
 MAX_ENDED = 6
-TOLD_KINDS = ("message", "tool_call", "file_edit", "gate_result", "compiler_output", "log")
+EXCERPT_KINDS = ("message", "tool_call", "file_edit", "gate_result", "compiler_output", "log")
 WIDTH, HEIGHT = 100.0, 24.0
 """Of the drawing of the best speedup so far."""
 MARGIN = 2.0
@@ -75,6 +75,6 @@ def live(request: HttpRequest) -> HttpResponse:
 
 def _card(run: Run) -> Card:
     rounds = rounds_of(run)
-    newest = run.events.filter(kind__in=TOLD_KINDS).order_by("-seq").first()
+    newest = run.events.filter(kind__in=EXCERPT_KINDS).order_by("-seq").first()
     row = Entry(newest.seq, newest) if newest else None
     return Card(run, rounds, count_of(run, rounds), best_of(rounds), row)
