@@ -292,8 +292,13 @@ def test_experiment_with_export_writes_judged_runs(plan, tmp_path):
         finished(run)
     output = call("experiment", str(plan), "--wait", "--export", str(tmp_path / "r.jsonl"))
     assert "r.jsonl: 2 judged runs written." in output
-    with pytest.raises(CommandError, match="cannot be written"):
-        call("experiment", str(plan), "--export", str(tmp_path / "none" / "r.jsonl"))
+
+
+def test_experiment_whose_export_cannot_be_written_starts_no_run(plan, tmp_path):
+    for place in (tmp_path, tmp_path / "none" / "r.jsonl"):
+        with pytest.raises(CommandError, match="cannot be written: name a file"):
+            call("experiment", str(plan), "--export", str(place))
+    assert not Run.objects.exists()
 
 
 def test_experiment_with_an_unknown_name_lists_the_known():

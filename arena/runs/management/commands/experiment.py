@@ -27,6 +27,7 @@ hardware, --continue names the results so far.
 
 from __future__ import annotations
 
+import os
 import time
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
@@ -79,6 +80,8 @@ class Command(BaseCommand):
             for name in experiments.built_in():
                 self.stdout.write(f"{name:<20} {experiments.read_plan(name).title}")
             return
+        if options["export"]:
+            self._require_place(options["export"])
         try:
             plan = experiments.read_plan(options["plan"])
             execute = self._execute if options["until_done"] else self._start
@@ -112,6 +115,11 @@ class Command(BaseCommand):
         chosen = (options[name] for name in UNTIL_DONE)
         done = import_string(settings.EXECUTOR)(plan, self.stdout.write, *chosen)
         return done.experiment, done.whole
+
+    def _require_place(self, path: Path) -> None:
+        """Refuse a file that cannot be written, before runs that take hours are started."""
+        if path.is_dir() or not os.access(path.absolute().parent, os.W_OK | os.X_OK):
+            raise CommandError(f"{path} cannot be written: name a file in a folder that is there.")
 
     def _export(self, experiment: Experiment, path: Path) -> None:
         try:
