@@ -188,6 +188,8 @@ def test_missing_page_returns_404_with_a_message(client, db):
         page = client.get(address)
         assert page.status_code == 404
         assert "Page not found" in page.content.decode()
+    nav = page.content.decode().partition("</nav>")[0]
+    assert "aria-current" not in nav, "an unknown address is in no part of the site"
 
 
 def test_private_run_is_not_found_by_others(client, start, alice, charlie):
