@@ -176,6 +176,14 @@ def mixed(colour: str, ground: str, part: float) -> str:
 
 
 @pytest.mark.parametrize(
+    ("feature", "name"),
+    [("private_proc", "private /proc"), ("user_namespace", "user namespace"), ("any", "any")],
+)
+def test_isolation_feature_has_a_name(feature, name):
+    assert figures.isolation_name(feature) == name
+
+
+@pytest.mark.parametrize(
     ("speedup", "step"), [(None, "none"), (0.99, "0"), (0.996, "1"), (1.25, "2")]
 )
 def test_heatmap_step_is_that_of_the_speedup_as_shown(speedup, step):

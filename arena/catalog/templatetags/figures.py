@@ -39,6 +39,13 @@ ICON_OF["specialised"] = "disputed"
 WORD_ENDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=_)")
 HEAT_BOUNDS = (1.0, 1.25, 1.6, 2.5, 5.0)
 """The speedups from which on a cell of a heatmap is one step darker."""
+ISOLATION = {
+    "private_proc": "private /proc",
+    "read_only_system": "read-only system",
+    "landlock": "Landlock",
+    "other_user": "unprivileged user",
+}
+"""Names of isolation features that are not their words."""
 WIDTH, HEIGHT, MARGIN = 136, 18, 6
 FOREST, TICK_ROOM = 220, 36
 """Width of a forest plot, and of the label of a tick."""
@@ -185,6 +192,12 @@ def words(name: str) -> str:
 def listed(texts: list[str]) -> str:
     """Return texts as a sentence lists them: 8, 9 and 10."""
     return get_text_list(texts, "and")
+
+
+@register.filter
+def isolation_name(name: str) -> str:
+    """Name an isolation feature: private_proc is private /proc."""
+    return ISOLATION.get(name) or words(name)
 
 
 @register.filter
