@@ -75,10 +75,10 @@ def _add_judging(parser: argparse.ArgumentParser, cache: Callable[[str], Path]) 
     parser.add_argument("--kind", choices=(GPU, CPU), default=default_kind(), help="device kind")
     parser.add_argument("--scope", choices=SCOPES, default="final")
     parser.add_argument(
-        "--limit", type=float, default=60.0, metavar="SECONDS", help="time of one verdict"
+        "--limit", type=time_limit, default=60.0, metavar="SECONDS", help="time of one verdict"
     )
     parser.add_argument(
-        "--within", type=float, default=float("inf"), metavar="SECONDS", help="time of all"
+        "--within", type=time_limit, default=float("inf"), metavar="SECONDS", help="time of all"
     )
     parser.add_argument("--cache", type=cache, default="", help="folder of artefacts")
     parser.add_argument("--export", type=Path, default=Path("generations.jsonl"), metavar="FILE")
@@ -97,6 +97,13 @@ def _add_judging(parser: argparse.ArgumentParser, cache: Callable[[str], Path]) 
         help="also judge again what was over its time or inconclusive",
     )
     parser.add_argument("--pack", type=Path, metavar="FOLDER", help="write all into a folder")
+
+
+def time_limit(text: str) -> float:
+    """Return a time limit. Raises ValueError where nothing could be judged in it."""
+    if not (seconds := float(text)) > 0:
+        raise ValueError
+    return seconds
 
 
 def default_kind() -> str:
@@ -166,10 +173,15 @@ def read_folders(options: argparse.Namespace) -> tuple[dict[str, Any], list[Gene
 
 
 def choose(options: argparse.Namespace, found: Sequence[Generation]) -> list[Generation]:
-    """Return the generations that the options choose, in their order."""
+    """Return the generations that the options choose, in their order. Raises RequestError."""
     chosen = [each for each in found if fnmatchcase(each.model, options.model or "*")]
     if options.selection:
-        chosen = selection.select(selection.read_selection(options.selection), chosen)
+        groups = selection.read_selection(options.selection)
+        try:
+            chosen = selection.select(groups, chosen)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            form = f"{options.selection}: {type(error).__name__}: {error}"
+            raise RequestError(f"{form}; write it as {selection.DEFAULT}") from None
     if options.claims is not None:
         chosen = [each for each in chosen if each.claim.speedup is not None]
         chosen.sort(key=lambda each: -(each.claim.speedup or 0))

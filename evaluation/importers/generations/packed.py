@@ -37,13 +37,13 @@ def is_packed(folder: Path) -> bool:
 
 def read(folder: Path) -> tuple[dict[str, Any], list[Generation]]:
     """Return the facts of the collections by name, and the generations. Raises RequestError."""
-    lines = (folder / GENERATIONS).read_text(encoding="utf-8").splitlines()
     try:
+        lines = (folder / GENERATIONS).read_text(encoding="utf-8").splitlines()
         head, *rows = map(json.loads, lines)
         if head["format"] != FORMAT:
             raise RequestError(f"{folder}: pack it again with this version")
         return dict(head["collections"]), [Generation.from_json(row) for row in rows]
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise RequestError(f"{folder / GENERATIONS}: {error}; pack it again") from error
 
 

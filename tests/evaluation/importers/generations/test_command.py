@@ -204,6 +204,31 @@ def test_pack_that_would_remove_tasks_is_refused(
     assert "file: File exists; name a new folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("rule", ["claims = 3", "[[claims]]\ncount = 3", "[[samples]]\n", "= 1"])
+def test_selection_of_another_form_is_named(
+    rule: str, imported: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rule.toml").write_text(rule)
+    words = ("--dry-run", "--selection", str(tmp_path / "rule.toml"))
+    assert main(arguments(folder, imported, tmp_path / "none", *words)) == 2
+    assert capsys.readouterr().err.startswith(f"evaluation: {tmp_path / 'rule.toml'}: ")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}\n", b"\xff\xfe"])
+def test_damaged_pack_is_named(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / packed.GENERATIONS).write_bytes(content)
+    assert main(["generations", str(tmp_path), "--dry-run"]) == 2
+    assert capsys.readouterr().err.endswith("; pack it again\n")
+
+
+def test_limit_in_which_nothing_is_judged_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["generations", "folder", "--limit", "0"])
+    assert "--limit: invalid time_limit value: '0'" in capsys.readouterr().err
+
+
 def dry_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """Return the counts of a packed folder, whose tasks are those beside it."""
     assert main(["generations", str(folder), "--kind", "cpu", "--dry-run", "--json"]) == 0
