@@ -85,6 +85,13 @@ def test_lists_of_runs_and_boards_fit_a_tablet(open_page, served_world, in_threa
     assert page.locator("tr", has_text=run.pk).bounding_box()["height"] < 130
 
 
+def test_tablet_shows_agents_without_their_settings(open_page, served_world):
+    for viewport, shown in ((TABLET, False), (DESK, True)):
+        page = open_page("/agents/", viewport)
+        assert page.locator(".agents th", has_text="Settings").is_visible() is shown
+        assert page.locator(".agents th", has_text="Pass rate").is_visible()
+
+
 @pytest.mark.parametrize("problem", ["", "another worker of this machine measures here. " * 3])
 @pytest.mark.parametrize("viewport", [DESK, TABLET, PHONE], ids=["desk", "tablet", "phone"])
 def test_hardware_page_shows_workers_without_sideways_scrolling(
