@@ -111,7 +111,7 @@ def test_resources_show_their_change_since_the_last_build(run, client):
     record(run, compiled(a=40, b=32))
     last = record(run, compiled(a=32, b=32, c=8))
     page = client.get(f"/runs/{run.pk}/events/{last}/").content.decode()
-    table = page.partition('class="resources"')[2].partition("</table>")[0]
+    table = page.partition('"Table: resources of kernels"')[2].partition("</table>")[0]
     cells = re.findall(r'<td class="n[^"]*">(.*?)</td>', table)
     assert [re.sub(r"<[^>]*>", "", cell).split() for cell in cells] == [
         ["32", "−8"],
