@@ -265,6 +265,26 @@ def test_waiting_run_shows_the_missing_worker_or_position(client, start):
     assert "no worker for Test CPU is online" in waits(second)
 
 
+def test_run_page_shows_that_a_measurement_of_another_pauses_the_agent(client, start):
+    first, second = start(), start()
+    services.claim_run(first.pk, "here:1:a")
+    services.claim_run(second.pk, "here:1:b")
+    evaluation = ask_for_verdict(second)
+    services.claim_evaluation(evaluation.pk, "queued", "building", "here:2:c")
+    services.finish_build(evaluation.pk, "here:2:c")
+    told = "Its agent is paused while a kernel of another run is measured on the same cores."
+
+    def are_paused() -> list[bool]:
+        pages = [client.get(f"/runs/{run.pk}/summary/") for run in (first, second)]
+        return [told in page.content.decode() for page in pages]
+
+    assert are_paused() == [False, False]
+    services.claim_evaluation(evaluation.pk, "built", "measuring", "elsewhere:1:d")
+    assert are_paused() == [False, False]
+    Evaluation.objects.filter(pk=evaluation.pk).update(lease="here:3:e")
+    assert are_paused() == [True, False]
+
+
 def test_round_keeps_its_speedup_beside_the_final_one(client, start):
     run = start()
     services.claim_run(run.pk, LEASE)

@@ -18,7 +18,7 @@ from arena.runs.display.past import Past
 from arena.runs.display.profiles import compiled, profiles
 from arena.runs.display.roofline import roofline_of
 from arena.runs.display.rounds import Round, best_of, count_of, difference, rounds_of
-from arena.runs.display.waiting import waiting_of
+from arena.runs.display.waiting import is_paused, waiting_of
 from arena.runs.models import Evaluation, GateResult, Run
 from arena.runs.scoring.answered import answered_by
 from arena.runs.spending import spending
@@ -69,6 +69,7 @@ def summary_of(run: Run, past: Past | None = None) -> dict[str, Any]:
         "run": run,
         "replayed": past is not None,
         "waiting": None if past else waiting_of(run),
+        "paused": past is None and is_paused(run),
         "rounds": rounds,
         "count": count_of(run, rounds),
         "difference": difference(rounds, run.task_version.task),

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from arena import queue
 from arena.catalog.models import Hardware, Worker
+from arena.leases import machine_of
 from arena.runs.models import Evaluation, Run
 from arena.runs.states import EVALUATION_WAITING, EvaluationStatus, RunStatus
+from evaluation.device_kind import CPU
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,14 @@ def waiting_of(run: Run) -> Waiting | None:
         return _waiting(queue.BUILD, before.count())
     same_device = before.filter(hardware=evaluation.hardware)
     return _waiting(evaluation.hardware.queue, same_device.count())
+
+
+def is_paused(run: Run) -> bool:
+    """Return whether its agent is suspended: a kernel of another run is measured on its cores."""
+    if run.status != RunStatus.RUNNING or run.is_external:
+        return False
+    here = Evaluation.objects.held_on(machine_of(run.lease)).exclude(submission__run=run)
+    return here.filter(status=EvaluationStatus.MEASURING, hardware__kind=CPU).exists()
 
 
 def dead_end(run: Run) -> str | None:
