@@ -84,6 +84,8 @@ class Snapshot:
 
 _kept: Snapshot | None = None
 _lock = threading.Lock()
+_keeping = threading.Lock()
+"""Held where `computed` changes what is kept, and not while it computes."""
 
 
 def snapshot() -> Snapshot:
@@ -110,12 +112,14 @@ def computed(shown: Snapshot, key: Any, compute: Callable[[], T]) -> T:
     Of too many, the one that was not read for the longest time is dropped.
     """
     kept = shown.computed
-    found: Any = kept.pop(key, MISSING)  # another thread may compute it meanwhile
+    with _keeping:
+        found: Any = kept.pop(key, MISSING)  # another thread may compute it meanwhile
     if found is MISSING:
         found = compute()
-    kept[key] = found
-    if len(kept) > MAX_COMPUTED:
-        kept.pop(next(iter(kept)), None)
+    with _keeping:
+        kept[key] = found
+        if len(kept) > MAX_COMPUTED:
+            del kept[next(iter(kept))]
     return cast(T, found)
 
 

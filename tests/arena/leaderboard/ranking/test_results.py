@@ -1,4 +1,4 @@
-"""What is computed from the results of all boards is kept, and the rest of it dropped."""
+"""The results of all boards in memory: parts computed from them are kept while they are read."""
 
 from __future__ import annotations
 
