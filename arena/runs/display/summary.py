@@ -65,11 +65,12 @@ def summary_of(run: Run, past: Past | None = None) -> dict[str, Any]:
     judged_round = _judged_round(rounds)
     final = judged_round.submission if judged_round else None
     judged = [*rounds, *(r.final for r in rounds if r.final)]
+    waiting = None if past else waiting_of(run)
     return {
         "run": run,
         "replayed": past is not None,
-        "waiting": None if past else waiting_of(run),
-        "paused": past is None and is_paused(run),
+        "waiting": waiting,
+        "paused": waiting is None and past is None and is_paused(run),
         "rounds": rounds,
         "count": count_of(run, rounds),
         "difference": difference(rounds, run.task_version.task),
