@@ -246,18 +246,14 @@ def cancel_active(experiment: Experiment, user: User) -> int:
 
 def cancellable(experiment: Experiment, user: Viewer) -> QuerySet[Run]:
     """Return the runs that have not ended and that `user` may cancel, oldest first."""
-    runs = experiment.runs.active().filter(cancel_requested=False).order_by("created_at")
-    if user.is_staff:
-        return runs
-    return runs.filter(owner=user.pk) if user.is_authenticated else runs.none()
+    active = experiment.runs.active().filter(cancel_requested=False)
+    return active.changeable_by(user).order_by("created_at")
 
 
 def interrupted(experiment: Experiment, user: Viewer | None = None) -> QuerySet[Run]:
     """Return the broken runs that can be continued, oldest first; with `user`, by that user."""
-    runs = experiment.runs.with_names().continuable().order_by("created_at")
-    if user is None or user.is_staff:
-        return runs
-    return runs.filter(owner=user.pk) if user.is_authenticated else runs.none()
+    broken = experiment.runs.with_names().continuable()
+    return broken.changeable_by(user).order_by("created_at")
 
 
 def _names(run: Run) -> tuple[str, str, str]:

@@ -71,6 +71,15 @@ class RunQuerySet(LeasedQuerySet["Run"]):
         own = Q(visibility=Visibility.OWNER, owner=user)
         return self.without_drafts().filter(Q(visibility=Visibility.PUBLIC) | own)
 
+    def changeable_by(self, user: Viewer | None) -> Self:
+        """Return the runs that a user may cancel and continue: the user's own, for staff every run.
+
+        `user` is None for the command line, which may change every run.
+        """
+        if user is None or user.is_staff:
+            return self
+        return self.filter(owner=user) if user.is_authenticated else self.none()
+
     def public(self) -> Self:
         """Return the runs that everybody can see, and that boards and records count."""
         return self.without_drafts().filter(visibility=Visibility.PUBLIC)

@@ -222,9 +222,7 @@ def _number(request: HttpRequest, name: str) -> int:
 
 def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
     """Return the context of a run's page, without the trace."""
-    owned = request.user.is_staff or (
-        request.user.is_authenticated and shown.owner_id == request.user.pk
-    )
+    may_change = Run.objects.changeable_by(request.user).contains(shown)
     upto = request.GET.get("upto", "")
     past = past_of(shown, _number(request, "upto")) if upto.isdecimal() else None
     return {
@@ -233,9 +231,9 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
         "notes": notes_of(shown, request.user)["notes"],
         "raw_output": shown.events.filter(kind="raw_output").order_by("seq").first(),
         "continued_by": Run.objects.filter(continues=shown).first(),
-        "owned": owned,
-        "may_cancel": owned and not shown.ended and not shown.cancel_requested,
-        "may_continue": owned and services.can_continue(shown),
+        "may_change": may_change,
+        "may_cancel": may_change and not shown.ended and not shown.cancel_requested,
+        "may_continue": may_change and services.can_continue(shown),
     }
 
 

@@ -40,7 +40,7 @@ def continue_run(run: Run, user: User | None) -> Run:
 
     Raises: Forbidden; Conflict where it did not break or was continued; UserError as `start_run`.
     """
-    if user is not None and not user.is_staff and run.owner_id != user.pk:
+    if not Run.objects.changeable_by(user).contains(run):
         raise Forbidden("Only its owner or staff may continue a run.")
     if not can_continue(run):
         raise Conflict(

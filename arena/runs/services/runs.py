@@ -152,7 +152,7 @@ def cancel_run(run: Run, user: User | None) -> Run:
 
     Raises: Forbidden; Conflict if the run has ended otherwise.
     """
-    if user is not None and not user.is_staff and run.owner_id != user.pk:
+    if not Run.objects.changeable_by(user).contains(run):
         raise Forbidden("Only its owner or staff may cancel a run.")
     by = user.get_username() if user else "the command line"
     if user is not None and run.owner_id == user.pk:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import AnonymousUser
 from django.utils import timezone
 
 from arena import queue
@@ -275,6 +276,15 @@ def test_cancel_run_by_another_user_is_forbidden(start, alice, bob, charlie):
     with pytest.raises(Forbidden):
         services.cancel_run(run, charlie)
     assert services.cancel_run(run, bob).status == "cancelled"
+
+
+def test_changeable_by_has_own_runs_and_for_staff_and_commands_all(start, alice, bob, charlie):
+    own, foreign = start(owner=alice), start(owner=None)
+    found = [
+        set(Run.objects.changeable_by(user))
+        for user in (alice, bob, charlie, AnonymousUser(), None)
+    ]
+    assert found == [{own}, {own, foreign}, set(), set(), {own, foreign}]
 
 
 def test_cancel_run_ended_run_conflicts(start, alice):
