@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from arena.catalog.models import Hardware, TaskVersion
+from arena.leaderboard.pareto import pareto_front
 from arena.runs.models import Run
 from arena.runs.states import RunStatus
 
@@ -60,10 +61,5 @@ def memory_frontiers(version: TaskVersion) -> list[MemoryFrontier]:
 
 def points_of(runs: Iterable[Any]) -> list[MemoryPoint]:
     """Return the points of runs, which have the columns of `with_peak_memory`."""
-    found: list[MemoryPoint] = []
-    fastest = 0.0
-    for run in sorted(runs, key=lambda run: (run.peak_memory, -run.unseen_low)):
-        best = run.unseen_low > fastest
-        found.append(MemoryPoint(run, run.peak_memory, run.baseline_memory, best))
-        fastest = max(fastest, run.unseen_low)
-    return found
+    front = pareto_front(runs, lambda run: (run.peak_memory, run.unseen_low))
+    return [MemoryPoint(run, run.peak_memory, run.baseline_memory, best) for run, best in front]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from arena.leaderboard.pareto import pareto_front
 from arena.leaderboard.ranking.rankings import Row
 from evaluation.types import Interval
 
@@ -64,14 +65,11 @@ def memory_frontier(rows: Sequence[Row]) -> Frontier | None:
 
 def _points(models: Sequence[Row], known: dict[int, float]) -> tuple[list[Point], list[Row]]:
     """Return the points of the agents in `known`, cheapest first, and the other agents."""
-    found: list[Point] = []
-    fastest = 0.0
     drawn = [
-        (known[row.agent.pk], reached, row)
+        (row, known[row.agent.pk], reached)
         for row in models
         if row.agent.pk in known and (reached := row.over_set)
     ]
-    for spent, reached, row in sorted(drawn, key=lambda each: (each[0], -each[1].low)):
-        found.append(Point(row, spent, reached, best=reached.low > fastest))
-        fastest = max(fastest, reached.low)
+    front = pareto_front(drawn, lambda each: (each[1], each[2].low))
+    found = [Point(*each, best) for each, best in front]
     return found, [row for row in models if row.agent.pk not in known]
