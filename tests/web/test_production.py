@@ -54,9 +54,25 @@ def test_list_has_every_architecture_by_family(client: Any) -> None:
     for each in architectures().values():
         assert f'href="/production/{each.name}/"' in page
     assert "stands in for YOLOv10 of FastKernels" in page
-    titles = re.findall(r'</a> ?<span class="dim">([^<,;]+)[,;]', page)
+    titles = re.findall(r'</a> ?<span class="dim">([^<;]+?)(?:, \d+ modules?)?;', page)
     assert list(dict.fromkeys(titles)) == list(FAMILY_TITLES.values())
     assert f"<summary>{len(titles)} architectures without a result" in page
+
+
+@pytest.mark.parametrize(
+    ("family", "names"),
+    [
+        ("speech", {"whisper", "token2wav_dit"}),
+        ("world_model", {"latte", "vjepa2"}),
+        ("multimodal", {"clip_text", "siglip_text", "siglip2", "qwen2_vl", "qwen3_vl",
+                        "qwen2_5_omni_thinker"}),
+    ],
+)  # fmt: skip
+def test_family_has_the_architectures_of_its_heading_alone(
+    client: Any, family: str, names: set[str]
+) -> None:
+    page = text_of(client, f"/production/?family={family}")
+    assert set(re.findall(r'href="/production/(\w+)/"', page)) == names
 
 
 def test_list_is_filtered_by_family(client: Any) -> None:

@@ -38,11 +38,12 @@ from evaluation.types import Interval
 FAMILY_TITLES = {
     "llm": "Language models",
     "linear_attention": "Linear attention and state space",
-    "vision": "Vision",
+    "vision": "Images and video",
+    "speech": "Speech",
     "multimodal": "Multimodal",
-    "edge": "Edge",
-    "3d_robotics": "3D and robotics",
-    "recommender": "Recommenders and retrieval",
+    "edge": "Edge vision",
+    "3d_robotics": "3D, robotics and proteins",
+    "recommender": "Retrieval, recommenders and time series",
     "world_model": "World models",
 }
 FACTS = ("name", "title", "family", "library", "model", "paper", "stand_in", "note")

@@ -18,8 +18,8 @@ from evaluation.tasks.toml_reader import Table, read_text
 FOLDER = Path(__file__).resolve().parents[3] / "tasks" / "production"
 TRACK = "production"
 FAMILIES = (
-    "llm", "linear_attention", "vision", "multimodal", "edge", "3d_robotics", "recommender",
-    "world_model",
+    "llm", "linear_attention", "vision", "speech", "multimodal", "edge", "3d_robotics",
+    "recommender", "world_model",
 )  # fmt: skip
 LIBRARIES = ("transformers", "diffusers", "timm", "torch_geometric")
 KINDS = ("causal", "forward")
