@@ -275,13 +275,13 @@ def plan_of(experiment: Experiment) -> Plan | None:
     return plan if 1 <= plan.repeats <= MAX_REPEATS else None
 
 
-def missing(experiment: Experiment, plan: Plan) -> int | None:
-    """Return the number of runs that `start` would start.
+def is_imported(experiment: Experiment) -> bool:
+    """Return whether some runs were imported, so that missing ones may exist elsewhere."""
+    return experiment.runs.exclude(imported_at=None).exists()
 
-    None if some runs were imported: the missing ones may exist elsewhere.
-    """
-    if experiment.runs.exclude(imported_at=None).exists():
-        return None
+
+def missing(experiment: Experiment, plan: Plan) -> int:
+    """Return the number of runs of the plan without a result or a run at work here."""
     task = "task_version__task__operator__slug", "task_version__task__track"
     there = experiment.runs.exclude(status__in=RESTARTED).values_list(
         *task, "agent__slug", "hardware__slug", "repeat"

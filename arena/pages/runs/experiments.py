@@ -92,6 +92,7 @@ def experiment(request: HttpRequest, slug: str) -> HttpResponse:
         "experiment": shown,
         "planned": plan and plan.size(),
         "missing": plan and experiments.missing(shown, plan),
+        "imported": experiments.is_imported(shown),
         "summary": summary,
         "scale": Scale.over(comparison.over for comparison in summary.comparisons),
     }
