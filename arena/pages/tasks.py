@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
 
 from arena.audit.services import last_reason
+from arena.catalog.labels import suite_titles
 from arena.catalog.models import NATIVE, Task, TaskQuerySet
 from arena.catalog.templatetags.figures import Scale
 from arena.filters import unknown_value, words_of
@@ -147,8 +148,9 @@ def _choices(tasks: TaskQuerySet, name: str) -> list[tuple[str, str]]:
     columns = {"category": "operator__category", "suite": "operator__suite"}
     column = columns.get(name, name)
     counted = tasks.order_by(column).values_list(column).annotate(Count("pk"))
-    labels = {"": "Kernel Arena"} if name == "suite" else {}
-    return [(value or NATIVE, f"{labels.get(value, value)} ({count})") for value, count in counted]
+    labels = suite_titles() if name == "suite" else {}
+    named = [(value or NATIVE, count) for value, count in counted]
+    return [(value, f"{labels.get(value, value)} ({count})") for value, count in named]
 
 
 @require_safe

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from arena.accounts.models import Viewer
+from arena.catalog.labels import family_title
 from arena.catalog.models import Agent, Task, TaskVersion
 from arena.leaderboard.ranking.boards import Option, leaders, options, results
 from arena.leaderboard.ranking.filters import Filters
@@ -31,21 +32,12 @@ from evaluation.kinds.module.architectures import (
 )
 from evaluation.kinds.module.composition import nested
 from evaluation.kinds.module.description.brief import Facts
+from evaluation.kinds.module.kind import FAMILIES as OF_OPERATORS
 from evaluation.kinds.module.kind import KIND
 from evaluation.kinds.module.limits import limited_kinds
 from evaluation.types import Interval
 
-FAMILY_TITLES = {
-    "llm": "Language models",
-    "linear_attention": "Linear attention and state space",
-    "vision": "Images and video",
-    "speech": "Speech",
-    "multimodal": "Multimodal",
-    "edge": "Edge vision",
-    "3d_robotics": "3D, robotics and proteins",
-    "recommender": "Retrieval, recommenders and time series",
-    "world_model": "World models",
-}
+FAMILY_TITLES = {each: family_title(OF_OPERATORS.get(each, each)) for each in FAMILIES}
 FACTS = ("name", "title", "family", "library", "model", "paper", "stand_in", "note")
 """Fields of an architecture that its entry repeats."""
 PROBE = FOLDER / "probe.json"

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arena.catalog.labels import family_title, suite_titles
 from arena.catalog.models import Hardware, Harness
 from arena.filters import unknown_value
 from arena.leaderboard.ranking.columns import Columns, last_of_each
@@ -442,7 +443,7 @@ def _options(shown: Snapshot, filters: Filters, facet: str) -> list[Option]:
         return [Option(name, f"Judge {name}", counts[name]) for name in newest]
     if facet in TASK_FACETS:
         listed = computed(shown, ("values", facet), lambda: _values_of_all(shown, facet))
-        return [Option(name, name, counts.get(name, 0)) for name in listed]
+        return [Option(name, label, counts.get(name, 0)) for name, label in listed.items()]
     titles: dict[str, str] = {}
     if facet == "experiment":
         titles = {each.slug: each.title for each in catalog.experiments.values()}
@@ -480,9 +481,10 @@ def _harnesses() -> dict[str, str]:
     return dict(Harness.objects.values_list("name", "title"))
 
 
-def _values_of_all(shown: Snapshot, facet: str) -> list[str]:
-    """Return the values of a filter that any task has, with a result or without."""
+def _values_of_all(shown: Snapshot, facet: str) -> dict[str, str]:
+    """Return the values of a filter that any task has, with a result or without, and labels."""
     tasks = shown.catalog.tasks.values()
     if facet == "family":
-        return sorted({family for task in tasks for family in task.families})
-    return sorted({str(getattr(task, facet)) for task in tasks})
+        return {name: family_title(name) for name in sorted({f for t in tasks for f in t.families})}
+    labels = suite_titles() if facet == "suite" else {}
+    return {v: labels.get(v, v) for v in sorted({str(getattr(task, facet)) for task in tasks})}

@@ -148,6 +148,18 @@ def test_tasks_are_filtered_by_suite(imported, client):
     assert {task["suite"] for task in found} == {"kernelbench"}
 
 
+def test_filters_show_titles_of_suites_and_families(imported, judged, client):
+    Operator.objects.filter(slug="relu").update(suite="production", families=["linear_attn", "x-y"])
+    judged("a", "gelu", 2.0)
+    tasks = client.get("/tasks/").content.decode()
+    board = client.get("/leaderboard/?task_set=all").content.decode()
+    for page in (tasks, board):
+        assert 'value="production">Production (' in page
+        assert 'value="kernelbench">KernelBench (' in page
+    assert 'value="linear_attn">Linear attention and state space (' in board
+    assert 'value="x-y">X y (' in board
+
+
 def test_board_is_native_and_never_mixed_with_a_suite(judged, client):
     judged("a", "relu", 2.0)
     judged("a", "gelu", 8.0)
