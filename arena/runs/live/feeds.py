@@ -32,6 +32,7 @@ from arena import sockets
 from arena.accounts.auth import user_of_session
 from arena.accounts.models import Viewer
 from arena.runs.display.summary import parts_of, shown_runs
+from arena.runs.display.waiting import is_paused
 from arena.runs.models import Event, Run
 from arena.runs.states import RUN_ACTIVE
 from arena.runs.trace import timeline
@@ -46,6 +47,8 @@ MAX_PARTS_SHARE = 0.04  # of the time of a feed, for rendering parts
 ACCESS_ENDED = 4403
 NOT_FOUND = 4404
 INTERNAL_ERROR = 1011
+OF_NEWS = ("last_seq", "status", "lease", "agent__adapter")
+"""Columns that a feed reads of its run each time."""
 
 Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
@@ -265,12 +268,16 @@ class BoardFeed(Feed):
 
 @dataclass(frozen=True)
 class News:
-    """The rows of a run above a cursor, where they end, and the state of the run."""
+    """The rows of a run above a cursor, where they end, and the state of the run.
+
+    An agent is `paused` without an event: another run's measurement begins or ends.
+    """
 
     html: str
     cursor: int
     last_seq: int
     status: str
+    paused: bool
 
 
 @dataclass(frozen=True)
@@ -317,7 +324,7 @@ class RunFeed(Feed):
         self.woken.set()
 
     async def follow(self) -> int:
-        cursor, status, ended = None, "", False
+        cursor, state, ended = None, ("", False), False
         changed: dict[str, str] = {}
         while True:
             began = time.monotonic()
@@ -326,7 +333,7 @@ class RunFeed(Feed):
             if news is None:
                 return NOT_FOUND
             after = news.cursor if cursor is None else cursor
-            if news.cursor > after or news.status != status:
+            if news.cursor > after or (news.status, news.paused) != state:
                 self.parts_stale = True
             is_whole = news.cursor == news.last_seq
             is_last = is_whole and news.status not in RUN_ACTIVE and not self.parts_stale
@@ -336,7 +343,7 @@ class RunFeed(Feed):
                 await self._send(frame, changed, is_new)
                 for _ in range(FLUSH_ROUNDS):
                     await asyncio.sleep(0)
-            cursor, status, ended = news.cursor, news.status, is_last
+            cursor, state, ended = news.cursor, (news.status, news.paused), is_last
             changed = await self._changed_parts()
             if not changed and is_whole:
                 await self.wait(min(self.pace.tick_seconds, self._parts_due_in()))
@@ -400,14 +407,15 @@ class RunFeed(Feed):
 
     def _read(self, after: int | None) -> News | None:
         visible = Run.objects.visible_to(self.audience.viewer).filter(pk=self.run_id)
-        for last_seq, status in visible.values_list("last_seq", "status"):
-            if after is None or after >= last_seq:
-                return News("", last_seq, last_seq, status)
+        run = visible.select_related("agent").only(*OF_NEWS).first()
+        if run is None:
+            return None
+        html, reached = "", run.last_seq
+        if after is not None and after < run.last_seq:
             events = Event.objects.filter(run=self.run_id)
-            entries, reached = timeline.since(events, after, last_seq)
+            entries, reached = timeline.since(events, after, run.last_seq)
             html = render_to_string("runs/_events.html", {"entries": entries})
-            return News(html, reached, last_seq, status)
-        return None
+        return News(html, reached, run.last_seq, run.status, is_paused(run))
 
     def _render(self) -> dict[str, str]:
         began = time.monotonic()
