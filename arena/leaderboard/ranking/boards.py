@@ -375,18 +375,24 @@ def _resolved(shown: Snapshot, filters: Filters) -> tuple[Filters, Hardware | No
 
 
 def _listed(shown: Snapshot, filters: Filters, tasks: Collection[int]) -> Columns:
-    """Return the runs of a board, and those of agents that submitted nothing to any judge."""
+    """Return the runs of a board, and those of agents that submitted nothing."""
     rows = shown.table.rows.among(_listed_rows(shown, filters, tasks))
     return only_holding(rows, filters.holds)
 
 
 def _listed_rows(shown: Snapshot, filters: Filters, tasks: Collection[int]) -> NDArray[Any]:
-    """Return the positions in the table of the rows that a board lists, in order."""
+    """Return the positions in the table of the rows that a board lists, in order.
+
+    Agents that submitted nothing stand on the board of the judge that was in use then.
+    """
     rows = shown.table.rows
     judged = chosen_rows(shown, filters)
     judged = judged[counted(rows.among(judged), tasks)]
     others = chosen_rows(shown, replace(filters, judge=""))
     others = others[silent(rows.among(others), tasks)]  # none of them counts
+    if filters.judge:
+        in_use = shown.table.facets["judge_in_use"].among(others)
+        others = others[in_use.mask(filters.judge)]
     return np.sort(np.concatenate([judged, others]))
 
 

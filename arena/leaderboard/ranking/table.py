@@ -194,9 +194,25 @@ def table_of(rows: Columns, catalog: Catalog) -> Table:
         "experiment": _of_ids(
             rows["experiment"], lambda pk: catalog.experiments[pk].slug if pk else ""
         ),
-        "judge": _of_texts(rows["judge"]),
+        "judge": (judge := _of_texts(rows["judge"])),
+        "judge_in_use": _in_use(judge, rows["created"]),
     }
     return Table(rows, places, newest, facets)
+
+
+def _in_use(judge: Facet, created: NDArray[Any]) -> Facet:
+    """Return the version that judged each run, or for none the newest one in use by then.
+
+    A version is in use from the first run on that it judged.
+    """
+    judged = judge.numbers >= 0
+    since = np.full(len(judge.values), np.inf)
+    np.minimum.at(since, judge.numbers[judged], created[judged])
+    order = np.argsort(since)
+    if not len(order):
+        return judge
+    latest = order[np.maximum(np.searchsorted(since[order], created, "right") - 1, 0)]
+    return replace(judge, numbers=np.where(judged, judge.numbers, latest))
 
 
 def _models(agents: Sequence[Agent]) -> NDArray[Any]:

@@ -191,6 +191,20 @@ def test_board_of_silent_agents_alone_has_a_picture_without_points(judged, clien
         assert "data-fragment" not in content, page
 
 
+def test_agent_that_submitted_nothing_stands_on_the_board_of_the_judge_in_use_then(judged, client):
+    judged("early", "relu", rounds=0, judge_version="")
+    judged("a", "relu", 2.0, judge_version="6")
+    judged("middle", "relu", rounds=0, judge_version="")
+    judged("b", "relu", 2.0, judge_version="7")
+    judged("late", "relu", rounds=0, judge_version="")
+
+    def listed(judge: str) -> set[str]:
+        found = client.get("/api/v1/leaderboard", {"judge": judge}).json()
+        return {row["agent"] for row in found["rows"]}
+
+    assert (listed("6"), listed("7")) == ({"early", "a", "middle"}, {"b", "late"})
+
+
 def test_agent_that_submitted_to_another_judge_is_not_said_to_be_silent(judged):
     for task in ("relu", "gelu"):
         judged("a", task, 2.0, judge_version="6")
