@@ -134,7 +134,7 @@ class Facet:
 class Table:
     """The runs that count, those of one place together and the oldest first.
 
-    `newest` marks the last of each place, which is its standing.
+    `newest` marks those of `newest_among` all rows.
     """
 
     rows: Columns
@@ -148,10 +148,14 @@ class Table:
         return Table(self.rows.among(chosen), self.place[chosen], self.newest[chosen], facets)
 
     def newest_among(self, mask: Mask) -> NDArray[Any]:
-        """Return the newest row of each place among those of a mask."""
+        """Return the newest row of each place among those of a mask.
+
+        A run of a user counts only where the arena itself has none, of any repeat: else users could
+        add repeats to the results of its agents.
+        """
         chosen = np.flatnonzero(mask)
         last: NDArray[Any] = chosen[last_of_each(self.place[chosen])]
-        return last
+        return last[_without_users(self.rows.among(last))]
 
     def mask(self, values: Mapping[str, str]) -> Mask:
         """Return the rows that have these values of filters; an empty value leaves all."""
@@ -172,6 +176,7 @@ def table_of(rows: Columns, catalog: Catalog) -> Table:
     order = np.lexsort((rows["created"], rows["by_arena"], places))
     rows, places = rows.among(order), places[order]
     newest = last_of_each(places)
+    newest[newest] = _without_users(rows.among(newest))
     tasks, of_task = np.unique(rows["task"], return_inverse=True)
     facts = [catalog.tasks[pk] for pk in tasks.tolist()]
     families = sorted({name for each in facts for name in each.families})
@@ -213,6 +218,18 @@ def _in_use(judge: Facet, created: NDArray[Any]) -> Facet:
         return judge
     latest = order[np.maximum(np.searchsorted(since[order], created, "right") - 1, 0)]
     return replace(judge, numbers=np.where(judged, judge.numbers, latest))
+
+
+def _without_users(rows: Columns) -> Mask:
+    """Return which rows, in the order of places, are not of a user beside one of the arena.
+
+    Beside are the repeats of one task, agent and device.
+    """
+    by_arena = rows["by_arena"]
+    ends = last_of_each(rows["task"], rows["agent"], rows["hardware"])
+    cells = np.cumsum(ends) - ends
+    has_own = np.bincount(cells[by_arena], minlength=len(rows)) > 0
+    return np.asarray(by_arena | ~has_own[cells])
 
 
 def _models(agents: Sequence[Agent]) -> NDArray[Any]:

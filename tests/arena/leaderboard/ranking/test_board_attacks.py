@@ -132,6 +132,20 @@ def test_user_with_many_agents_has_one_rank(client, leader, alice, bob):
     assert "another agent of the same user has a rank" in page and "brought by alice" in page
 
 
+@pytest.mark.parametrize("speedup", [None, 9.0])
+def test_repeats_of_a_user_count_only_where_the_arena_has_no_run(client, leader, alice, speedup):
+    own = {"owner": alice, "hardware": hardware_of("relu"), "repeat": 1}
+    judged_run("tuner", "operator_0", 1.5, hardware=own["hardware"], judge_version="2")
+    queries: list[dict[str, str]] = [{}, {"judge": "1"}, {"judge": "2"}]
+    before = [rows(client, **query) for query in queries]
+    judged_run("tuner", "relu", speedup, **own)
+    judged_run("tuner", "operator_0", speedup, **own | {"judge_version": "2"})
+    assert [rows(client, **query) for query in queries] == before
+    judged_run("torch-compile", "relu", speedup, **own)
+    alone = [row for row in rows(client) if row["agent"] == "torch-compile"]
+    assert [row["total"] for row in alone] == [1]
+
+
 def hardware_of(operator: str) -> Any:
     run = Run.objects.filter(task_version__task__operator__slug=operator).first()
     assert run
