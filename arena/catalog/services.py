@@ -22,6 +22,7 @@ from arena.catalog.agent_settings import problems_text, settings_problems
 from arena.catalog.models import (
     DIRECT,
     EXTERNAL,
+    RESERVED_SLUGS,
     Agent,
     Hardware,
     Harness,
@@ -68,11 +69,15 @@ class HarnessSpec:
 def sync_agents(specs: Iterable[AgentSpec]) -> list[str]:
     """Write a row for each agent that comes with an adapter, and return the slugs.
 
-    Those that no longer come are deactivated. Agents that people made stay as they are.
+    Those that no longer come are deactivated. Agents that people made stay as they are; one that a
+    user brings gets another slug where it has that of a new one.
     """
     slugs = []
     with transaction.atomic():
         for spec in specs:
+            for brought in Agent.objects.filter(slug=spec.slug, adapter=EXTERNAL):
+                brought.slug = _with_digest(brought.slug, brought.title)
+                brought.save(update_fields=["slug"])
             values = asdict(spec) | {"active": True, "shipped": True}
             Agent.objects.update_or_create(slug=values.pop("slug"), defaults=values)
             slugs.append(spec.slug)
@@ -168,14 +173,23 @@ def _external_title(owner: User, name: str) -> str:
 
 
 def _external_slug(owner: User, name: str) -> str:
-    """Return the slug of a user's agent, which is ASCII; a digest stands for other letters."""
-    slug = slugify(f"{owner.get_username()}-{name}")
-    if name.isascii() and slugify(name):
-        return slug[:MAX_SLUG]
+    """Return the slug of a user's agent, which is ASCII; a digest stands for other letters.
+
+    So it does where the slug is another's: the user `a-b` can call an agent `c`, and `a` one `b-c`.
+    """
+    slug = slugify(f"{owner.get_username()}-{name}")[:MAX_SLUG]
+    others = Agent.objects.filter(slug=slug).exclude(adapter=EXTERNAL, owner=owner)
+    if name.isascii() and slugify(name) and slug not in RESERVED_SLUGS and not others.exists():
+        return slug
     title = _external_title(owner, name)
     if here := Agent.objects.filter(adapter=EXTERNAL, owner=owner, title=title).first():
         return here.slug
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return _with_digest(slug, name)
+
+
+def _with_digest(slug: str, text: str) -> str:
+    """Return a slug with a digest of a text, so that it differs from those of other texts."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return f"{slug[: MAX_SLUG - 9]}-{digest}"
 
 

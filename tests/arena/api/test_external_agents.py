@@ -10,8 +10,9 @@ import pytest
 from django.core.cache import cache
 from django.utils import timezone
 
-from arena.accounts.models import ApiToken
+from arena.accounts.models import ApiToken, User
 from arena.catalog.models import Agent
+from arena.catalog.services import AgentSpec, direct_agent, sync_agents
 from arena.errors import TooLarge
 from arena.leaderboard.ranking.boards import board
 from arena.leaderboard.ranking.filters import Filters
@@ -349,3 +350,32 @@ def test_agent_with_an_older_slug_keeps_it(caller, alice):
     )
     run = caller.start(external={"name": "caf\u00e9"})
     assert Run.objects.get(pk=run).agent == here
+
+
+@pytest.mark.parametrize(
+    ("user", "name", "taken"),
+    [("direct", "submission", "direct-submission"), ("al-ice", "Climber", "al-ice-climber")],
+)
+def test_agent_whose_slug_is_another_s_gets_one_of_its_own(client, user, name, taken):
+    """The first is the agent of kernels that are submitted without one, before there is any."""
+    if user != "direct":
+        other = User.objects.create_user("al")
+        Agent.objects.create(slug=taken, title="ice Climber (al)", adapter="external", owner=other)
+    own = Caller(client, User.objects.create_user(user))
+    runs = [own.start(external={"name": name}) for _ in range(2)]
+    first, second = (Run.objects.get(pk=run).agent for run in runs)
+    assert first == second and first.owner.username == user
+    assert first.slug.startswith(f"{taken}-") and first.slug != direct_agent().slug
+    assert direct_agent().owner is None
+
+
+def test_sync_takes_over_no_agent_of_a_user(client):
+    own = Caller(client, User.objects.create_user("tuner"))
+    run = own.start(external={"name": "Two"})
+    assert Run.objects.get(pk=run).agent.slug == "tuner-two"
+    sync_agents([AgentSpec("tuner-two", "Tuner Two", "tuner")])
+    assert not Agent.objects.get(slug="tuner-two").runs.exists()
+    again = own.start(external={"name": "Two"})
+    brought = Run.objects.get(pk=again).agent
+    assert brought == Run.objects.get(pk=run).agent
+    assert (brought.title, brought.adapter) == ("Two (tuner)", "external")
