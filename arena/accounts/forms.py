@@ -21,6 +21,8 @@ MAX_SIGN_UPS = 20
 """Attempts of one address, in each period."""
 RESERVED_NAMES = ("owner", "admin", "administrator", "root", "staff", "arena")
 """Names that visitors would take for those of the operators."""
+CLOSED = "closed"
+"""Beginning of the names of closed accounts, which a hyphen and a number follow."""
 MAX_NAME = 40
 MAX_TOKENS = 20
 """Live tokens of one user."""
@@ -57,11 +59,27 @@ class SignUpForm(UserCreationForm):  # type: ignore[type-arg]  # not subscriptab
                 "Your agents can have names in any script."
             )
         shape = skeleton(name)
-        if shape in map(skeleton, RESERVED_NAMES):
+        if not shape:
+            raise ValidationError("A name has a letter or a digit.")
+        if shape in map(skeleton, RESERVED_NAMES) or shape.startswith(f"{CLOSED}-"):
             raise ValidationError("This name is reserved. Choose another.")
         if shape in map(skeleton, User.objects.values_list("username", flat=True)):
             raise ValidationError("This name looks like that of another user. Choose another.")
         return name
+
+    def create(self) -> User | None:
+        """Create the account of a valid form; None where another took the name meanwhile."""
+        user: User = self.save(commit=False)  # the hash takes long, and needs no lock
+        with transaction.atomic():
+            User.objects.select_for_update(no_key=True).order_by("pk").first()  # one at a time
+            try:
+                self.clean_username()
+            except ValidationError as error:
+                self.add_error("username", error)
+            if self.errors:
+                return None
+            user.save()
+        return user
 
     def clean(self) -> dict[str, Any]:
         count_attempt("sign-up", address_of(self.request), MAX_SIGN_UPS)
@@ -128,7 +146,7 @@ class CloseForm(forms.Form):
             user.tokens.all().revoke(user)
             user.groups.clear()
             user.username, user.first_name, user.last_name, user.email = (
-                f"closed-{user.pk}",
+                f"{CLOSED}-{user.pk}",
                 "",
                 "",
                 "",

@@ -7,19 +7,19 @@ since the name of their user stands beside those.
 
 from __future__ import annotations
 
-import unicodedata
+from django.utils.text import slugify
 
 ALIKE = (("1", "l"), ("i", "l"), ("0", "o"), ("rn", "m"), ("vv", "w"))
-"""Letters and pairs with those that they look like, after `casefold`: a capital i is an l."""
+"""Letters and pairs with those that they look like, in lower case: a capital i is an l."""
 
 
 def skeleton(name: str) -> str:
     """Return a text that is equal for names that look alike (Unicode TS 39, for ASCII).
 
-    Accents are left out, for names that an operator gave.
+    It is made of the slug, with which the slugs of a user's agents begin. So signs are left out,
+    and accents of names that an operator gave; it is empty for a name of signs alone.
     """
-    parts = unicodedata.normalize("NFKD", name)
-    text = "".join(each for each in parts if not unicodedata.combining(each)).casefold()
+    text = slugify(name)
     for letters, drawn_as in ALIKE:
         text = text.replace(letters, drawn_as)
     return text

@@ -24,8 +24,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         return render(request, "registration/sign_up_closed.html", status=403)
     form = SignUpForm(request, request.POST if request.method == "POST" else None)
     target = request.POST.get("next", request.GET.get("next", ""))
-    if form.is_valid():
-        user = form.save()
+    if form.is_valid() and (user := form.create()):
         login(request, user)
         messages.success(request, f"Welcome, {user.get_username()}. You can submit kernels now.")
         safe = url_has_allowed_host_and_scheme(target, {request.get_host()}, request.is_secure())

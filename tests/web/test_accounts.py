@@ -9,11 +9,12 @@ import pytest
 from django.contrib.auth.models import Group
 from django.core.cache import cache
 from django.db import connection
+from django.http import HttpRequest
 from django.test import Client
 from django.utils import timezone
 
 from arena.accounts import sign_in_link
-from arena.accounts.forms import MAX_SIGN_UPS, MAX_TOKENS
+from arena.accounts.forms import MAX_SIGN_UPS, MAX_TOKENS, SignUpForm
 from arena.accounts.models import ApiToken, User
 from arena.catalog.models import Agent
 from arena.contests.entries import enter
@@ -79,6 +80,12 @@ def test_sign_up_continues_on_this_site_only(client, target, opened):
         ({"username": "Adm1n"}, "reserved"),
         ({"username": "adrnin"}, "reserved"),
         ({"username": "r00t"}, "reserved"),
+        ({"username": "admin."}, "reserved"),
+        ({"username": "@alice"}, "looks like"),
+        ({"username": "alice."}, "looks like"),
+        ({"username": "al.ice"}, "looks like"),  # its agents would have the slugs of hers
+        ({"username": "closed-2"}, "reserved"),  # else the second user could close no account
+        ({"username": "@"}, "a letter or a digit"),
     ],
 )
 def test_sign_up_refuses_and_says_why(client, alice, changes, message):
@@ -97,6 +104,15 @@ def test_sign_up_refuses_a_name_like_one_that_an_operator_gave(client, theirs):
 @pytest.mark.parametrize("name", ["dora2", "d.ora", "Dora-x", "x@example.org", "bob+1", "_dora_"])
 def test_sign_up_takes_other_plain_names(client, alice, bob, name):
     assert client.post("/signup/", GOOD | {"username": name}).status_code == 302
+
+
+@pytest.mark.parametrize("other", ["dora", "d0ra"])
+def test_sign_ups_at_once_do_not_share_a_name(alice, other):
+    given = [GOOD, GOOD | {"username": other}]
+    first, second = (SignUpForm(HttpRequest(), each) for each in given)
+    assert first.is_valid() and second.is_valid()
+    assert first.create() and second.create() is None
+    assert "username" in second.errors and User.objects.count() == 2
 
 
 def test_sign_up_after_too_many_attempts_gives_the_wait(client, one_period):
