@@ -24,6 +24,7 @@ from arena.leaderboard.ranking.boards import (
     Board,
     Option,
     board,
+    boards,
     boards_of_tracks,
     choices,
     holding_options,
@@ -150,11 +151,10 @@ def _choices_context(
 ) -> dict[str, Any]:
     """Return the values to choose of each filter, with the number of runs that each shows."""
     here = replace(asked, hardware=filters.hardware)
-    devices = choices(replace(asked, judge=""), "hardware", now)
     versions = {option.value for option in options(filters, "judge", now) if option.count}
     judges = [option for option in choices(here, "judge", now) if option.value in versions]
     return {
-        "tabs": _links(request, devices, "hardware", filters.hardware, judge=""),
+        "tabs": _device_tabs(request, asked, filters.hardware, now),
         "origins": _links(request, choices(asked, "origin", now), "origin", filters.origin),
         "judges": _links(request, judges, "judge", filters.judge),
         "judge_choices": [(o.value, f"{o.label} ({o.count})") for o in judges],
@@ -216,9 +216,39 @@ def _rankings(request: HttpRequest, filters: Filters) -> list[tuple[str, str, bo
 
 
 def _elsewhere(shown: Board, now: Snapshot) -> list[tuple[Board, str]]:
-    """Return the boards of single tracks that have a rank, with their addresses."""
-    return [(each, address_of(replace(each.filters, judge="", task_set="")))
-            for each in boards_of_tracks(shown, now)]  # fmt: skip
+    """Return the boards that have a rank, with their addresses: of this device before others."""
+    found = boards_of_tracks(shown, now)
+    for each in boards(now, shown.filters.origin):
+        if each.filters.hardware != shown.filters.hardware:
+            found = [*found, *_ranked(each, now)[:1]]
+    return [(each, _own_address(each)) for each in found]
+
+
+def _ranked(of: Board, now: Snapshot) -> list[Board]:
+    """Return the board of a device if it has a rank, else those of its tracks that have one."""
+    return [of] if of.ranked else boards_of_tracks(of, now)
+
+
+def _own_address(of: Board) -> str:
+    return address_of(replace(of.filters, judge="", task_set=""))
+
+
+def _device_tabs(
+    request: HttpRequest, asked: Filters, chosen: str, now: Snapshot
+) -> list[tuple[Option, str, bool]]:
+    """Return the devices, each with an address and whether it is chosen.
+
+    A device without a run under these filters leads to its own board, with a rank if there is one.
+    """
+    found = _links(request, choices(replace(asked, judge=""), "hardware", now), "hardware", chosen,
+                   judge="")  # fmt: skip
+    own = {each.filters.hardware: each for each in boards(now, asked.origin)}
+    for n, (option, _, is_chosen) in enumerate(found):
+        if not (option.count or is_chosen) and option.value in own:
+            of = next(iter(_ranked(own[option.value], now)), own[option.value])
+            count = sum(row.total for row in of.rows)
+            found[n] = replace(option, count=count), _own_address(of), False
+    return found
 
 
 def _view_context(asked: Filters, view: View) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from django.utils.html import escape
 
-from arena.catalog.models import Operator, Task
+from arena.catalog.models import Hardware, Operator, Task
 from arena.leaderboard.ranking.boards import board
 from arena.leaderboard.ranking.filters import Filters
 from arena.leaderboard.ranking.task_sets import core_tasks
@@ -96,6 +97,24 @@ def test_set_depends_on_no_result(hardware, db, client):
     assert listed == slugs_of()
     page = client.get("/leaderboard/").content.decode()
     assert "The 3 tasks of this board" in page and "/tasks/b/cpp-to-cpp/" in page
+
+
+def test_first_sight_and_tabs_lead_to_boards_that_have_a_rank(hardware, client):
+    gpu = Hardware.objects.create(slug="a-gpu", name="A GPU", kind="gpu", arch="sm_90")
+    publish("b/triton-to-triton", "c/triton-to-triton", "d/torch-to-cpp", "e/torch-to-cpp")
+    judged_run("agent", "a", 2.0, hardware=gpu)
+    Task.objects.filter(operator__slug="a").update(track="triton-to-triton")
+    judged_run("agent", "f", 2.0, hardware=hardware)
+    ranked = "/leaderboard/?track=cpp-to-cpp&hardware=test-cpu"
+    assert client.get("/leaderboard/").headers["Location"] == ranked
+    of_gpu = client.get("/leaderboard/?hardware=a-gpu").content.decode()
+    message = " ".join(of_gpu[of_gpu.index("No agent has a rank here") :].split())
+    assert f'<a href="{escape(ranked)}">the 1 task of cpp-to-cpp</a> on Test CPU.' in message
+    tabs = client.get("/leaderboard/?hardware=a-gpu&track=triton-to-triton").context["tabs"]
+    assert [(option.count, address) for option, address, _ in tabs][1] == (1, ranked)
+    assert "Ranked over 1 published task of cpp-to-cpp" in " ".join(
+        client.get(ranked).content.decode().split()
+    )
 
 
 def test_page_keeps_the_task_set_and_the_judge_that_were_asked_for(hardware, client):
