@@ -39,7 +39,7 @@ class TaskRunner(RequestHandler):
         if self.probe is not None:
             with contextlib.suppress(RuntimeError):  # an error of an earlier kernel is in the reply
                 torch.cuda.synchronize()
-                cuda_runtime.free_cached(torch.cuda.memory_reserved())
+                cuda_runtime.free_unused()
         return reply
 
     @property

@@ -28,10 +28,6 @@ That is 2.1 instead of 4.2 TB/s on an H200.
 """
 LARGEST_RING_BYTES = (8 << 30) + (64 << 20)
 """Inputs or outputs of the longest ring (`bench.turns`), with guard bands."""
-MAX_UNUSED_BYTES = 2 << 30
-"""Memory that PyTorch may keep while other processes compute: a twentieth of a GPU of 40 GB. To
-allocate it again takes a millisecond for each piece.
-"""
 MAX_IDLE_SECONDS = 0.0003
 """Longest round trip to an idle GPU: tens of microseconds, against milliseconds on a busy one."""
 IDLE_TRIES = 40
@@ -76,12 +72,6 @@ def allocation_bytes(size: int) -> int:
     """
     spare = max(0, min(size // 4, LARGEST_RING_BYTES - size))
     return -(-(size + spare) // LARGE_PAGE) * LARGE_PAGE
-
-
-def free_unused(cuda: Any = torch.cuda) -> None:
-    """Free what PyTorch keeps here and does not use, if it is more than MAX_UNUSED_BYTES."""
-    if cuda.memory_reserved() - cuda.memory_allocated() > MAX_UNUSED_BYTES:
-        cuda.empty_cache()
 
 
 class DeviceBlock:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self
 import torch
 
 from evaluation.bench.memory import cuda_ipc
+from evaluation.bench.memory.cuda_runtime import free_unused
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.input_pool import InputPool, is_gathered
 from evaluation.bench.memory.layout import Layout, Rows, TensorSpec
@@ -69,7 +70,7 @@ class BufferRing:
         self.slots = slots
         self.late, self.late_whole = workload.late, workload.late_whole
         if memory.device.type != "cpu":
-            cuda_ipc.free_unused()  # of another case, which processes have no use for
+            free_unused()  # of another case, which processes have no use for
         inputs, outputs = (Layout.of(each, slots) for each in (workload.inputs, workload.outputs))
         self.inputs = memory.region("inputs", inputs.shuffled())
         # On a GPU the order in which outputs are written is sampled, in one pass over the memory.
@@ -122,7 +123,7 @@ class BufferRing:
     def _pool(self) -> InputPool:
         pool = self.workload.pool(self._random)
         if self._on_gpu:
-            cuda_ipc.free_unused()  # to draw takes several times what it leaves
+            free_unused()  # to draw takes several times what it leaves
         return pool
 
     # Writes before a launch

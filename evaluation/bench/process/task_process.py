@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from evaluation.bench.memory.cuda_ipc import DeviceMemory
-from evaluation.bench.memory.cuda_runtime import DEVICE, free_cached
+from evaluation.bench.memory.cuda_runtime import DEVICE, free_unused
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.layout import Layout, TensorSpec
 from evaluation.bench.process.fork_server import ForkServer
@@ -352,7 +352,7 @@ class TaskProcess:
     ) -> Any:
         if self._memory.device == DEVICE:
             torch.cuda.synchronize()  # its inputs are written
-            free_cached(torch.cuda.memory_reserved() - torch.cuda.memory_allocated())
+            free_unused()  # for its process to use
         try:
             return self._sandbox.request(message, descriptors, answer)
         except SubmissionError as error:
