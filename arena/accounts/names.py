@@ -2,15 +2,40 @@
 
 A name stands beside runs, so that nobody can take another's for it. Letters of several scripts look
 alike (Latin and Cyrillic a): names have ASCII letters alone. Agents can have names in any script,
-since the name of their user stands beside those.
+since the name of their user stands beside those; so can teams.
 """
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Iterable
+
 from django.utils.text import slugify
+
+from arena.errors import Invalid
 
 ALIKE = (("1", "l"), ("i", "l"), ("0", "o"), ("rn", "m"), ("vv", "w"))
 """Letters and pairs with those that they look like, in lower case: a capital i is an l."""
+
+JOINERS = dict.fromkeys((0x200C, 0x200D))
+"""Signs within words of some scripts, which cannot be printed alone."""
+
+
+def normal(name: str) -> str:
+    """Return a name in any script in its normal form. Raises Invalid for one that is not shown."""
+    name = unicodedata.normalize("NFKC", name).strip()
+    if not name.translate(JOINERS).isprintable():
+        raise Invalid("The name has a character that cannot be shown.", "Choose another name.")
+    return name
+
+
+def resembles_any(name: str, others: Iterable[str]) -> bool:
+    """Return whether a name in any script is one of the others or, in ASCII, looks like one."""
+    shape, same = skeleton(name), name.casefold()
+    return any(
+        each.casefold() == same or (name.isascii() and shape and skeleton(each) == shape)
+        for each in others
+    )
 
 
 def skeleton(name: str) -> str:

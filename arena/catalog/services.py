@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from django.db.models.functions import Now
 from django.utils.text import slugify
 
 from arena.accounts.models import User
+from arena.accounts.names import normal
 from arena.audit.services import record
 from arena.catalog.agent_settings import problems_text, settings_problems
 from arena.catalog.models import (
@@ -32,8 +32,6 @@ from arena.catalog.workers import MachineState, Worker
 from arena.errors import Conflict, Invalid, NotFound
 
 MAX_SLUG = 100
-JOINERS = dict.fromkeys((0x200C, 0x200D))
-"""Signs within words of some scripts, which cannot be printed alone."""
 
 
 @dataclass(frozen=True)
@@ -145,11 +143,9 @@ def external_agent(owner: User, name: str, model: str) -> Agent:
     Raises: Invalid for a name without letters; Conflict where the name is another's or has
     another model.
     """
-    name = unicodedata.normalize("NFKC", name).strip()
+    name = normal(name)
     if not any(map(str.isalnum, name)):
         raise Invalid(f"The name {name!r} has no letter or digit.", "Choose another name.")
-    if not name.translate(JOINERS).isprintable():
-        raise Invalid("The name has a character that cannot be shown.", "Choose another name.")
     slug = _external_slug(owner, name)
     values = {
         "title": _external_title(owner, name),

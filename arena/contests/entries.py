@@ -7,6 +7,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from arena.accounts.models import User
+from arena.accounts.names import normal, resembles_any
 from arena.contests.models import Contest, Entry
 from arena.errors import Conflict, Invalid, NotFound
 from arena.runs.models import Evaluation, Run
@@ -46,8 +47,8 @@ def enter(contest: Contest, user: User, run_id: str, team: str) -> Entry:
     An entry after the deadline is kept apart as late. A team enters through one person, whose first
     entry gives it the name.
 
-    Raises: Conflict before the start, and for a name that another person has. NotFound for a run
-    that may not be entered. Invalid for a name that is too long.
+    Raises: Conflict before the start, and for a name like that of another team or user. NotFound
+    for a run that may not be entered. Invalid for a name that is too long or cannot be shown.
     """
     if not contest.has_started():
         raise Conflict(f"{contest.title} has not started.")
@@ -62,16 +63,25 @@ def enter(contest: Contest, user: User, run_id: str, team: str) -> Entry:
             )
         entries = Entry.objects.filter(contest=contest)
         earlier = entries.filter(owner=user).first()
-        name = earlier.team if earlier else " ".join(team.split()) or user.get_username()
-        if len(name) > MAX_TEAM:
-            raise Invalid(f"A name has at most {MAX_TEAM} characters.")
-        if entries.filter(team__iexact=name).exclude(owner=user).exists():
-            raise Conflict(f"{name} is entered by another person.", "Choose another name.")
+        name = earlier.team if earlier else _name_of(user, team, entries.exclude(owner=user))
         low, high = run.low or run.speedup, run.high or run.speedup
         return Entry.objects.create(
             contest=contest, owner=user, team=name, run=run,
             speedup=run.speedup, low=low, high=high,
         )  # fmt: skip
+
+
+def _name_of(user: User, team: str, others: QuerySet[Entry]) -> str:
+    """Return the name of a team, by default that of its user. Raises: Conflict, Invalid."""
+    name = normal(" ".join(team.split())) or user.get_username()
+    if len(name) > MAX_TEAM:
+        raise Invalid(f"A name has at most {MAX_TEAM} characters.")
+    if resembles_any(name, others.values_list("team", flat=True)):
+        raise Conflict(f"{name} is entered by another person.", "Choose another name.")
+    users = User.objects.exclude(pk=user.pk).values_list("username", flat=True)
+    if name != user.get_username() and resembles_any(name, users):
+        raise Conflict(f"{name} is the name of another user.", "Choose another name.")
+    return name
 
 
 def rename_own(user: User, before: str) -> int:
@@ -101,7 +111,7 @@ def counting(contest: Contest) -> list[Entry]:
     """
     on_time = admissible().filter(contest=contest, entered_at__lte=contest.ends_at)
     found = sorted(
-        on_time.select_related("contest", "run", "final"),
+        on_time.select_related("contest", "run", "final", "owner"),
         key=lambda each: each.final_id is not None,
     )  # stable: the newest is the last, those with a final verdict after the others
     return list({entry.team: entry for entry in found}.values())

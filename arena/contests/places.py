@@ -99,7 +99,7 @@ def standing(contest: Contest) -> Standing:
         places=places(each for each in results if each),
         unranked=[each for each in without if _is_judged(each)],
         unjudged=[each for each in without if not _is_judged(each)],
-        late=list(late.select_related("contest", "run")),
+        late=list(late.select_related("contest", "run", "owner")),
         changes=_changes(contest),
         judged=len(entries) - len(waiting),
         final=is_final,

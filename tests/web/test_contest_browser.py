@@ -115,7 +115,8 @@ def test_contest_from_start_to_end_with_a_late_entry_and_a_tie(
     assert "It is open." in grace.inner_text("#state")
     assert "is entered for Compilers." in enter(grace, "Compilers")
     assert "is entered for edsger." in enter(edsger, "")
-    assert [row[:2] for row in rows(edsger, "standing")] == [["1", "edsger"], ["2", "Compilers"]]
+    team = "Compilers\nentered by grace"
+    assert [row[:2] for row in rows(edsger, "standing")] == [["1", "edsger"], ["2", team]]
     assert [row[1] for row in rows(edsger, "changes")] == ["edsger", "Compilers"]
 
     assert arranged.end() == 1
@@ -129,14 +130,14 @@ def test_contest_from_start_to_end_with_a_late_entry_and_a_tie(
     first, second = arranged.finals()
     served_world.judge(first, "passed", 2.4, final=True)
     public.reload()
-    assert [row[1] for row in rows(public, "standing")] == ["edsger", "Compilers"], (
+    assert [row[1] for row in rows(public, "standing")] == ["edsger", team], (
         "ranks are public until all are there"
     )
     served_world.judge(second, "passed", 2.4, final=True)
     public.reload()
     assert "It is over." in public.inner_text("#state")
     assert {(row[0], row[1]) for row in rows(public, "standing")} == {
-        ("1 tied", "Compilers"), ("1 tied", "edsger"),
+        ("1 tied", team), ("1 tied", "edsger"),
     }  # fmt: skip
     assert [row[0] for row in rows(public, "late")] == ["alan"]
     public.goto(f"{server.url}/contests/")

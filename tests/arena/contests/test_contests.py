@@ -216,6 +216,26 @@ def test_name_of_another_person_or_a_long_one_is_refused(contest, passed, alice,
         enter(contest, bob, passed(bob).pk, "x" * 61)
 
 
+@pytest.mark.parametrize(
+    "name", ["bob", "Bob", "b0b", " b.ob ", "Ada", "a.da", "\u202eada", "b\u200bob"]
+)
+def test_name_like_that_of_a_user_or_a_team_is_refused(contest, passed, alice, bob, charlie, name):
+    """Else whoever came first could stand in the place of another, who could not enter as such."""
+    enter(contest, charlie, passed(charlie).pk, "ada")
+    run = passed(alice)
+    with pytest.raises((Conflict, Invalid)):
+        enter(contest, alice, run.pk, name)
+    assert enter(contest, bob, passed(bob).pk, "").team == "bob"
+    assert enter(contest, alice, run.pk, "").team == "alice"
+
+
+def test_team_in_any_script_stands_beside_the_name_of_its_user(client, contest, passed, alice, bob):
+    enter(contest, alice, passed(alice).pk, "\u0412ob")  # it begins with a Cyrillic letter
+    enter(contest, bob, passed(bob).pk, "")
+    page = client.get(contest.get_absolute_url()).content.decode()
+    assert "entered by alice" in page and "entered by bob" not in page
+
+
 def test_contest_before_its_start_takes_no_entry(contest, passed, alice):
     Contest.objects.update(starts_at=timezone.now() + HOUR / 2)
     contest.refresh_from_db()
