@@ -7,11 +7,18 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncIterator
 
+from aiohttp import web
+
 MAX_REQUEST_BYTES = 32 << 20
 MAX_BYTES = 2 * MAX_REQUEST_BYTES
 """Size of all requests that are held at a time, each until its call ends."""
 MAX_REQUESTS = 128
 """Requests that are held or wait at a time."""
+
+
+def size_of(request: web.BaseRequest) -> int | None:
+    """Return the bytes of the body of a request; None where it is packed or does not say."""
+    return None if "content-encoding" in request.headers else request.content_length
 
 
 class Crowded(Exception):

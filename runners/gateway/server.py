@@ -41,7 +41,7 @@ from runners.gateway.clock import Clock, RateLimit
 from runners.gateway.key import Key, has_token
 from runners.gateway.progress import Progress
 from runners.gateway.providers import Provider
-from runners.gateway.room import MAX_REQUEST_BYTES, Crowded, Room
+from runners.gateway.room import MAX_REQUEST_BYTES, Crowded, Room, size_of
 from runners.gateway.traffic import Exchange, Replay, TrafficWriter
 from runners.gateway.waiting import WaitingCalls
 from runners.gateway.wire import FORMATS, Endpoint, Usage, WireFormat
@@ -172,7 +172,7 @@ class Gateway:
             self._report("refused", {"text": f"{text}: refused"})
             return refusal(wire, 404, "not_found_error", text)
         try:
-            async with self._room.hold(request.content_length):
+            async with self._room.hold(size_of(request)):
                 return await self._answer_request(request, wire, endpoint)
         except Crowded:
             text = "too many requests at a time"

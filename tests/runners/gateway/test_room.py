@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
-from runners.gateway.room import MAX_REQUEST_BYTES, Crowded, Room
+from runners.gateway.room import MAX_REQUEST_BYTES, Crowded, Room, size_of
 from tests.runners.gateway.test_hang_ups import ANSWER
 from tests.runners.gateway.test_server import Bench, bench
 from tests.waiting import PATIENCE_SECONDS, until_async
@@ -80,6 +81,16 @@ def test_request_of_unknown_size_takes_the_most() -> None:
         await large
 
     run(case)
+
+
+@pytest.mark.parametrize(
+    ("headers", "size"),
+    [({}, 7), ({"content-encoding": "gzip"}, None), ({"content-encoding": "deflate"}, None)],
+)
+def test_packed_request_is_one_of_unknown_size(headers: dict[str, str], size: int | None) -> None:
+    """Since 32 KB of it can be 32 MiB, and an agent sends many."""
+    request = make_mocked_request("POST", "/", headers={"content-length": "7", **headers})
+    assert size_of(request) == size
 
 
 def test_requests_beyond_their_number_are_refused() -> None:
