@@ -15,7 +15,6 @@ from evaluation.bench.devices import detect
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_host import processes_of
 from evaluation.bench.timing.disturbance import PATIENCE_SECONDS, Disturbance
-from evaluation.code.cache_folder import machine_secret
 from evaluation.code.languages import languages
 from evaluation.errors import (
     Broken,
@@ -27,6 +26,7 @@ from evaluation.judge.request import Emit, Request
 from evaluation.kinds.kernel.builds import Build, baselines, compile_baselines, with_further
 from evaluation.kinds.kernel.gates import Gate, Trial, gates
 from evaluation.kinds.kernel.gates.generalization import timed_cases
+from evaluation.kinds.kernel.machine_secret import machine_secret
 from evaluation.sandbox.features import isolation_features
 from evaluation.tasks import task_code
 from evaluation.types import (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from evaluation.code.cache_folder import machine_secret
 from evaluation.errors import SubmissionError
 from evaluation.kinds.kernel.builds import build, compile_cases, traveller
 from evaluation.kinds.kernel.gates import Trial
 from evaluation.kinds.kernel.gates.generalization import lasting_cases
+from evaluation.kinds.kernel.machine_secret import machine_secret
 from evaluation.types import GateName, GateResult, Reason, Verdict
 
 NAME, ORDER, STAGE, HIDDEN = GateName.COMPILE, 20, "build", False

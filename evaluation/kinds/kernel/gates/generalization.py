@@ -17,7 +17,6 @@ from random import Random
 
 from evaluation.bench.timing.intervals import error_of_draw
 from evaluation.bench.timing.plan import plan_for
-from evaluation.code.cache_folder import machine_secret
 from evaluation.errors import SubmissionError
 from evaluation.judge.report import interval_text, overall
 from evaluation.kinds.kernel.gates import BROKEN_BY_SIZE, Trial
@@ -26,6 +25,7 @@ from evaluation.kinds.kernel.gates.performance import (
     narrow,
     too_fast,
 )
+from evaluation.kinds.kernel.machine_secret import machine_secret
 from evaluation.tasks.neighbours import neighbours
 from evaluation.tasks.spec import Task
 from evaluation.types import Case, GateName, GateResult, Measurement, Reason, Split, Verdict
