@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from evaluation.types import CompilerOutput, Reason
 
@@ -57,3 +59,10 @@ class BuildError(SubmissionError):
     def __init__(self, message: str, outputs: Sequence[CompilerOutput]) -> None:
         super().__init__(Reason.BUILD_ERROR, message)
         self.outputs = tuple(outputs)
+
+
+def line_of(error: Exception, path: Path) -> str:
+    """Return an error after the innermost line of a file that led to it; empty where none did."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    return f"line {lines[-1]}: {type(error).__name__}: {error}" if lines else ""

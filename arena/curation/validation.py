@@ -41,7 +41,7 @@ def problems_of(name: str, files: Mapping[str, str]) -> list[Problem]:
         folder = Path(place) / name
         folder.mkdir()
         write_files(folder, files)
-        return list(_problems(folder, files))
+        return list(dict.fromkeys(_problems(folder, files)))
 
 
 def _problems(folder: Path, files: Mapping[str, str]) -> Iterator[Problem]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import traceback
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from evaluation.bench.memory import cuda_runtime
 from evaluation.bench.memory.layout import map_region
-from evaluation.errors import SubmissionError
+from evaluation.errors import SubmissionError, TaskError, line_of
 from evaluation.sandbox.channel import Message
 from evaluation.types import Reason
 
@@ -33,6 +34,8 @@ class RequestHandler:
         """One element on the GPU; None on a CPU."""
         self.opened: dict[str, int] = {}
         """Addresses of the judge's device memory, by IPC handle."""
+        self.path = Path("none")
+        """The file of the task's code, whose lines errors name."""
         self.report: Any = None
         """Data for the next reply, as untrusted as this process."""
 
@@ -42,13 +45,16 @@ class RequestHandler:
             getattr(self, "do_" + request["do"])(request, descriptors)
         except SubmissionError as error:
             return {"reason": error.reason.value, "message": error.message}
+        except TaskError as error:
+            return {"reason": Reason.CALL_ERROR.value, "message": str(error)}
         except MemoryError as error:
             return {"reason": Reason.OUT_OF_MEMORY.value, "message": f"out of memory: {error}"}
         except Exception as error:
             lines, text = traceback.format_exc().splitlines(), str(error)
             reasons = (reason for part, reason in _REASON_OF_TEXT.items() if part in text)
             reason = next(reasons, Reason.CALL_ERROR)
-            return {"reason": reason.value, "message": "\n".join(lines[-12:])[-4000:]}
+            message = line_of(error, self.path) or "\n".join(lines[-12:])
+            return {"reason": reason.value, "message": message[-4000:]}
         report, self.report = self.report, None
         return {"reason": None} if report is None else {"reason": None, "report": report}
 

@@ -16,6 +16,7 @@ import torch
 
 from evaluation.bench.memory import cuda_runtime
 from evaluation.bench.memory.layout import Layout
+from evaluation.errors import TaskError
 from evaluation.sandbox.channel import Channel, Message
 from evaluation.sandboxed.requests import RequestHandler
 from evaluation.tasks.defaults import load_reference
@@ -48,12 +49,13 @@ class TaskRunner(RequestHandler):
         return self._code
 
     def do_load_task(self, request: Message, descriptors: list[int]) -> None:
+        self.path = Path(request["path"])
         arguments = tuple(
             Argument(**{**a, "shape": tuple(a["shape"]), "bounds": tuple(a["bounds"])})
             for a in request["arguments"]
         )
         with os.fdopen(descriptors.pop(0), encoding="utf-8") as file:
-            module = load_reference(file.read(), Path(request["path"]), arguments)
+            module = load_reference(file.read(), self.path, arguments)
         self._code = LoadedCode(module, arguments)
 
     def do_draw(self, request: Message, descriptors: list[int]) -> None:
@@ -75,7 +77,7 @@ class TaskRunner(RequestHandler):
         """Write drawn inputs into the judge's memory."""
         for name, room in found.items():
             if drawn[name].shape != room.shape:
-                raise ValueError(f"inputs: {name} must have the shape {list(room.shape)}")
+                raise TaskError(f"inputs: {name} must have the shape {list(room.shape)}")
             room.copy_(drawn[name])
 
     def do_outputs(self, request: Message, descriptors: list[int]) -> None:
@@ -136,12 +138,12 @@ def _written(values: Sequence[torch.Tensor], found: Mapping[str, torch.Tensor]) 
     Each has room for elements of eight bytes.
     """
     if len(values) != len(found):
-        raise ValueError(f"returned {len(values)} outputs and sizes, not {len(found)}")
+        raise TaskError(f"returned {len(values)} outputs and sizes, not {len(found)}")
     dtypes = []
     for (name, room), value in zip(found.items(), values, strict=True):
         if value.shape != room.shape:
             wanted, got = list(room.shape), list(value.shape)
-            raise ValueError(f"{name} must have the shape {wanted}, got {got}")
+            raise TaskError(f"{name} must have the shape {wanted}, got {got}")
         space = room.flatten().view(torch.uint8)[: value.numel() * value.dtype.itemsize]
         space.view(value.dtype).copy_(value.flatten())
         dtypes.append(dtype_name(value.dtype))

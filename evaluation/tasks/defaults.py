@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from evaluation.errors import TaskError
+from evaluation.errors import TaskError, line_of
 from evaluation.shapes import dtype_of, shape_of
 from evaluation.tasks.float64 import lifted
 from evaluation.tasks.input_families import InputGenerator
@@ -54,7 +54,8 @@ def load_reference(text: str, path: Path, arguments: tuple[Argument, ...]) -> Mo
     try:
         exec(compile(text, path, "exec"), module.__dict__)
     except Exception as error:
-        raise TaskError(f"{path}: cannot be loaded: {type(error).__name__}: {error}") from error
+        found = line_of(error, path) or f"{type(error).__name__}: {error}"
+        raise TaskError(f"{path}: {found}") from error
     if not callable(getattr(module, "reference", None)):
         raise TaskError(f"{path}: reference: missing; define this function")
     complete(module, arguments, path)

@@ -241,6 +241,7 @@ def load_operator(
         configurations = read_configurations(table, arguments, kind, path.name)
     limits, domain, cases = configurations
     source = read_source(table)
+    _check_syntax(path / "reference.py")
     operator = Operator(
         name=path.name,
         title=table.string("title"),
@@ -266,6 +267,16 @@ def load_operator(
     return operator
 
 
+def _check_syntax(path: Path) -> None:
+    """Compile a `reference.py` without running it. Raises TaskError naming the file and line."""
+    try:
+        compile(read_text(path), path, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise TaskError(f"{path}: line {error.lineno or 1}: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise TaskError(f"{path}: cannot be compiled: {error}") from None
+
+
 def _category(table: Table, path: Path, is_imported: bool) -> str:
     """Return the category: one of CATEGORIES, unless imported, and that of the folder above.
 
@@ -284,10 +295,7 @@ def _prompt(path: Path) -> str:
     if (path / "prompt.md").is_file():
         return read_text(path / "prompt.md")
     source = path / "reference.py"
-    try:
-        docstring = ast.get_docstring(ast.parse(read_text(source)))
-    except SyntaxError as error:
-        raise TaskError(f"{source}: line {error.lineno}: {error.msg}") from None
+    docstring = ast.get_docstring(ast.parse(read_text(source)))
     if not docstring:
         raise TaskError(f"{source}: begin with a docstring, which is the prompt; or add prompt.md")
     return docstring

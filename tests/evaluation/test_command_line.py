@@ -11,6 +11,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,27 @@ def test_unusable_file_fails_with_cause(
     source.write_bytes(content)
     assert judge(*TASK, str(source), cache=cache) == NOT_PASSED
     assert message in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "message"),
+    [
+        ("return 1", "return (1", BAD_REQUEST, "line 13: '(' was never closed"),
+        ("return 1", "return 1\n\n\nimport missing", BROKEN, "line 16: ModuleNotFoundError: "),
+        ("x * weight +", "x.none() +", BROKEN, "line 5"),
+    ],
+)
+def test_fault_of_a_reference_is_named_with_its_file_and_line(
+    old: str, new: str, code: int, message: str, tmp_path: Path, cache: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    shutil.copytree(OPERATORS / "scaled", tmp_path / "scaled")
+    reference = tmp_path / "scaled" / "reference.py"
+    reference.write_text(reference.read_text().replace(old, new, 1))
+    words = ["judge", *TASK, str(BASELINE), "--tasks", str(tmp_path), "--cache", str(cache)]
+    assert main(words) == code
+    shown = "".join(capsys.readouterr())
+    assert f"{reference}: " in shown and message in shown and "Traceback" not in shown
 
 
 @pytest.mark.parametrize(

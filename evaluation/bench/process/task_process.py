@@ -141,7 +141,7 @@ class TaskProcess:
         Each of its replies may take `seconds`. Raises: TaskError where it cannot be loaded.
         """
         self.operator = operator
-        self._path = operator.folder / "reference.py"
+        self._path, self._named = operator.folder / "reference.py", f"{operator.name}/reference.py"
         self._lock = threading.RLock()
         self._memory = DeviceMemory() if kind == GPU else HostMemory()
         self._numbers: dict[tuple[object, ...], Any] = {}
@@ -150,7 +150,7 @@ class TaskProcess:
         self._sandbox = TaskSandbox(fork_server, kind, seconds)
         message: Message = {
             "do": "load_task",
-            "path": f"{operator.name}/reference.py",
+            "path": self._named,
             "arguments": [dataclasses.asdict(argument) for argument in operator.arguments],
         }
         with tempfile.TemporaryFile() as file:
@@ -160,7 +160,7 @@ class TaskProcess:
                 self._sandbox.request(message, [file.fileno()])
             except SubmissionError as error:
                 self.close()
-                raise TaskError(f"{self._path}: cannot be loaded: {error.message}") from error
+                raise self._failed(error.message, "cannot be loaded: ") from error
             except BaseException:
                 self.close()
                 raise
@@ -358,9 +358,9 @@ class TaskProcess:
         except SubmissionError as error:
             raise self._failed(error.message) from error
 
-    def _failed(self, message: str) -> TaskError:
+    def _failed(self, message: str, what: str = "") -> TaskError:
         self._sandbox.close()
-        return TaskError(f"{self._path}: {message}")
+        return TaskError(f"{self._path}: {what}{message.removeprefix(f'{self._named}: ')}")
 
     def close(self) -> None:
         """End the process, then free the memory that it shares."""

@@ -16,10 +16,7 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_host import processes_of
 from evaluation.bench.timing.disturbance import PATIENCE_SECONDS, Disturbance
 from evaluation.code.languages import languages
-from evaluation.errors import (
-    Broken,
-    SubmissionError,
-)
+from evaluation.errors import Broken, SubmissionError, line_of
 from evaluation.judge import pipeline
 from evaluation.judge.report import aka_score, failure, is_noisy, overall
 from evaluation.judge.request import Emit, Request
@@ -114,6 +111,9 @@ def _judged(gate: Gate, trial: Trial, not_run: str, unconfined: bool) -> GateRes
         else:
             result = gate.judge(trial)
     except Exception as error:
+        reference = trial.task.operator.folder / "reference.py"
+        if found := line_of(error, reference):  # of a task of this checkout, which runs here
+            error.add_note(f"{reference}: {found.partition(':')[0]}")
         result = failure(gate.NAME, error)
     if trial.uses_hidden:
         return dataclasses.replace(result, private={**result.private, DURATION: 0.0})

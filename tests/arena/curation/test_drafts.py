@@ -151,7 +151,8 @@ def test_problem_names_the_file(
     draft: Draft, path: str, edit: Callable[[str], str], message: str
 ) -> None:
     files = {**draft.files, path: edit(draft.files.get(path, ""))}
-    assert str(drafts.problems_of(NAME, files)[0]).startswith(message)
+    found = drafts.problems_of(NAME, files)
+    assert str(found[0]).startswith(message) and len(found) == len(set(found))
 
 
 def test_review_needs_a_passed_check(draft: Draft, staff: Any, bench: Hardware) -> None:

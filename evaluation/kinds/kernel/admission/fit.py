@@ -8,7 +8,6 @@ with the size of its roundings (see `tasks.roundings`).
 from __future__ import annotations
 
 import math
-import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU, GPU
-from evaluation.errors import TaskError
+from evaluation.errors import TaskError, line_of
 from evaluation.kinds.kernel.admission.task_checks import factor
 from evaluation.shapes import WHOLE, dtype_of, shape_of
 from evaluation.tasks.defaults import fixed_seeds
@@ -160,16 +159,10 @@ def fit(folder: Path, least_bfloat16: float = MIN_BFLOAT16) -> Fit:
     except TaskError:
         raise
     except Exception as error:
-        if not (where := _line_of(error, folder / "reference.py")):
+        path = folder / "reference.py"
+        if not (found := line_of(error, path)):
             raise
-        raise TaskError(f"{where}: {type(error).__name__}: {error}") from error
-
-
-def _line_of(error: Exception, path: Path) -> str:
-    """Return the file and its innermost line that led to an error; empty where none did."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
-    return f"{path}: line {lines[-1]}" if lines else ""
+        raise TaskError(f"{path}: {found}") from error
 
 
 def constants(folder: Path, worst: Mapping[str, Worst]) -> dict[str, Tolerance]:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from evaluation.errors import TaskError
+from evaluation.errors import TaskError, line_of
 from evaluation.shapes import FAMILIES, shape_of
 from evaluation.tasks.float64 import outputs_of, widened
 from evaluation.tasks.input_families import InputGenerator
@@ -41,7 +41,8 @@ def _call(task: Task, function: str, *arguments: Any, **named: Any) -> Any:
     try:
         return call(*arguments, **named)
     except Exception as error:
-        _fail(task, function, f"raised {type(error).__name__}: {error}")
+        found = line_of(error, task.operator.folder / "reference.py")
+        _fail(task, function, found or f"{type(error).__name__}: {error}")
 
 
 def _check_tensors(

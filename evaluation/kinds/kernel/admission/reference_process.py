@@ -17,7 +17,7 @@ from evaluation.bench.process.fork_server import ForkServer
 from evaluation.bench.process.task_process import TaskSandbox
 from evaluation.code.languages import languages
 from evaluation.device_kind import CPU
-from evaluation.errors import Broken, SubmissionError, TaskError
+from evaluation.errors import Broken, SubmissionError, TaskError, line_of
 from evaluation.kinds.kernel.admission import fit as fitting
 from evaluation.kinds.kernel.admission import reference_mutants, task_checks
 from evaluation.kinds.kernel.admission.fit import Fit, Worst
@@ -145,20 +145,25 @@ def numbers_there(folder: str, track: str, kind: str) -> object:
         check_reference(task)
         return [dataclasses.asdict(check) for check in task_checks.check_numbers(task)]
 
-    return _answered(checks)
+    return _answered(folder, checks)
 
 
 def mutants_there(folder: str, kind: str) -> object:
     operator = load_operator(Path(folder), kind)
-    return _answered(lambda: dataclasses.asdict(reference_mutants.check_mutants(operator)))
+    return _answered(folder, lambda: dataclasses.asdict(reference_mutants.check_mutants(operator)))
 
 
 def fit_there(folder: str) -> object:
-    return _answered(lambda: dataclasses.asdict(fitting.fit(Path(folder))))
+    return _answered(folder, lambda: dataclasses.asdict(fitting.fit(Path(folder))))
 
 
-def _answered(report: Callable[[], object]) -> object:
+def _answered(folder: str, report: Callable[[], object]) -> object:
     try:
         return {"found": report()}
     except TaskError as error:
         return {"refused": str(error)}
+    except Exception as error:
+        reference = Path(folder) / "reference.py"
+        if not (found := line_of(error, reference)):
+            raise
+        return {"refused": f"{reference}: {found}"}

@@ -39,7 +39,7 @@ def test_check_reference_of_every_operator_passes(name: str, kind: str) -> None:
     ("old", "new", "message"),
     [
         ("def inputs(", "def inputs(", ""),
-        ("def reference(x, ", "def reference(", "reference: raised TypeError"),
+        ("def reference(x, ", "def reference(", "reference: TypeError"),
         (
             "def cost(case):",
             "def cost(case):\n    return 1.0",
@@ -52,11 +52,10 @@ def test_check_reference_of_every_operator_passes(name: str, kind: str) -> None:
         ),
         ("def inputs(case, draw):", "def inputs(case, draw):\n    return {}", "returned nothing"),
         ("def inputs(case, draw):", "def inputs(case, draw):\n    return 3", "returned int"),
-        ("def inputs(case, draw):", "def inputs(case, draw):\n    1 / 0", "ZeroDivisionError"),
+        ("def inputs(case, draw):", "def inputs(case, draw):\n    1 / 0", "line .*ZeroDiv"),
         ("def reduction(case):", "def reduction(case):\n    return 0", "reduction: must return"),
         ("def magnitude(", "def magnitude(*x, **y): return 1.0\ndef other(", "have the shape"),
         ("def reference(", "def reference(*x, **y): return 1, 2\ndef other(", "returned 2 outputs"),
-        ("def cost(case):", "def cost(case:", "cannot be loaded: SyntaxError"),
     ],
 )
 def test_check_reference_faulty_function_raises_task_error(
