@@ -7,7 +7,7 @@ import re
 import pytest
 
 from arena.leaderboard.ranking.boards import board
-from arena.leaderboard.ranking.matrix import HALF, Cell, matrix, tasks_of
+from arena.leaderboard.ranking.matrix import HALF, Cell, full_height, matrix, scaled, tasks_of
 from arena.leaderboard.ranking.results import snapshot
 from arena.runs.models import Run
 
@@ -46,6 +46,15 @@ def test_matrix_has_the_run_of_each_agent_on_each_task(client, world):
 )
 def test_bar_is_the_logarithm_of_a_speedup(speedup, height, top):
     assert (Cell("r", speedup).height, Cell("r", speedup).top) == (height, top)
+
+
+@pytest.mark.parametrize(
+    ("speedups", "full"), [((1.03, 0.9), 1.25), ((1.9, None), 2.0), ((0.2, 1.0), 4.0), ((), 1.25)]
+)
+def test_full_height_is_the_least_that_cuts_no_bar(speedups, full):
+    cells = [None, *(Cell("r", each) for each in speedups)]
+    assert full_height([cells]) == full
+    assert all(cell is None or cell.full == full for cell in scaled(cells, full))
 
 
 def test_cell_without_a_known_reason_has_a_cross():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from arena.catalog.models import Agent
 from arena.leaderboard.ranking.boards import Board, results
@@ -15,8 +15,8 @@ from arena.notes.models import Note
 from arena.runs.models import Evaluation
 from arena.runs.states import Scope
 
-MAX_SPEEDUP = 4.0
-"""Speedup, or its inverse, of a bar of the full height."""
+FULL_HEIGHTS = (1.25, 2.0, 4.0)
+"""Speedups, or their inverses, of a bar of the full height; longer bars than the last are cut."""
 HALF = 11
 """Height of the longest bar in pixels."""
 
@@ -32,11 +32,12 @@ class Cell:
     speedup: float | None
     reason: str = ""
     marks: Sequence[str] = ()
+    full: float = field(default=FULL_HEIGHTS[-1], compare=False)
 
     @property
     def height(self) -> float:
         """Return the height of its bar, by the logarithm of its speedup."""
-        share = abs(math.log(self.speedup or 1.0)) / math.log(MAX_SPEEDUP)
+        share = abs(math.log(self.speedup or 1.0)) / math.log(self.full)
         return round(max(1.0, HALF * min(share, 1.0)), 1)
 
     @property
@@ -53,6 +54,18 @@ class Cell:
 class Line:
     agent: Agent
     cells: Sequence[Cell | None]
+
+
+def full_height(lines: Iterable[Iterable[Cell | None]]) -> float:
+    """Return the least of `FULL_HEIGHTS` that cuts no bar, so that small differences show."""
+    speedups = [cell.speedup for line in lines for cell in line if cell and cell.speedup]
+    most = max((abs(math.log(speedup)) for speedup in speedups), default=0.0)
+    return next((each for each in FULL_HEIGHTS if math.log(each) >= most), FULL_HEIGHTS[-1])
+
+
+def scaled(cells: Iterable[Cell | None], full: float) -> list[Cell | None]:
+    """Return the cells with bars of this full height."""
+    return [cell and replace(cell, full=full) for cell in cells]
 
 
 def matrix(shown: Snapshot, of: Board, agents: Sequence[Agent]) -> list[Line]:

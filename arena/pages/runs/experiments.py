@@ -108,11 +108,15 @@ def _matrix(summary: ExperimentSummary) -> dict[str, Any]:
         return f"{category}, {row.hardware.name}" if several else category
 
     rows = sorted(summary.rows, key=lambda row: (row.hardware.name, group(row), row.task.slug))
+    slugs = [row.task.slug for row in rows]
+    cells = [[_cell(row.cells[n]) for row in rows] for n in range(len(summary.agents))]
+    full = matrix.full_height(cells)
     return {
+        "full": full,
         "groups": [(name, len(list(of))) for name, of in groupby(rows, key=group)],
         "lines": [
-            {"agent": agent, "cells": [(_cell(row.cells[n]), row.task.slug) for row in rows]}
-            for n, agent in enumerate(summary.agents)
+            {"agent": agent, "cells": list(zip(matrix.scaled(line, full), slugs, strict=True))}
+            for agent, line in zip(summary.agents, cells, strict=True)
         ],
         "table": [(row, zip(summary.agents, row.cells, strict=True)) for row in summary.rows],
     }
