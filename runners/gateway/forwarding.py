@@ -1,6 +1,6 @@
 """Parts of a request that reach the provider: few headers and query parameters, no state.
 
-No other model may answer, and the provider runs no tools.
+No other model may answer, and the provider runs no tools and reads no address.
 
 What is left out could hide the usage of a call, name another account, or let an answer outlive the
 call that pays for it.
@@ -49,6 +49,10 @@ GOOGLE_TOOLS = frozenset(
     " googlesearchretrieval mcpservers retrieval urlcontext".split()
 )
 """Fields of a tool with which Google's models run one, in lower case without underscores."""
+ADDRESSES = frozenset("audiourl fileuri fileurl imageurl videourl".split())
+"""Fields of a message with an address that the provider reads, in the same spelling."""
+DATA = frozenset("args arguments input_schema parameters response tools".split())
+"""Fields whose objects are an agent's own: schemas, and what its tools are given and return."""
 NOT_PASSED = frozenset(
     "connection keep-alive proxy-connection te trailer transfer-encoding upgrade content-length"
     " content-encoding set-cookie".split()
@@ -77,7 +81,12 @@ def problem(data: Any, provider_tools: Collection[str] = ()) -> str:
 
     `provider_tools` are the tools run by the provider that are allowed all the same.
     """
-    return _state_problem(data) or _routing_problem(data) or _tool_problem(data, provider_tools)
+    return (
+        _state_problem(data)
+        or _routing_problem(data)
+        or _tool_problem(data, provider_tools)
+        or _address_problem(data)
+    )
 
 
 def _routing_problem(data: Any) -> str:
@@ -126,6 +135,34 @@ def _run_by_provider(tool: Mapping[str, Any]) -> Iterator[str]:
     yield from (name for name in tool if name.lower().replace("_", "") in GOOGLE_TOOLS)
     if "server_url" in tool or "connector_id" in tool:
         yield "mcp"
+
+
+def _address_problem(data: Any) -> str:
+    """Return why a request may not name files by their addresses: an agent has no network."""
+    rest = [data]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, list):
+            rest += value
+        if not isinstance(value, dict):
+            continue
+        for name, part in value.items():
+            if name == "url" and value.get("type") == "url":
+                return _refused_address(name)
+            if name.lower().replace("_", "") in ADDRESSES and _is_address(part):
+                return _refused_address(name)
+            if name not in DATA and not (name == "input" and isinstance(part, dict)):
+                rest.append(part)
+    return ""
+
+
+def _is_address(part: Any) -> bool:
+    text = part.get("url") if isinstance(part, dict) else part
+    return isinstance(text, str) and not text.lower().startswith("data:")
+
+
+def _refused_address(name: str) -> str:
+    return f"{name!r} is not allowed: the provider reads it, and an agent has no network"
 
 
 def _state_problem(data: Any) -> str:

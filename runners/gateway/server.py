@@ -184,15 +184,15 @@ class Gateway:
     ) -> web.StreamResponse:
         """Answer a request for which there is room."""
         body = await request.read()
-        if not endpoint.runs_model:
-            return await self._pass_free(request, wire, endpoint, body)
         asked = parse_request(wire, request.path, body, self._provider.tools)
-        if problem := asked.model_problem(self._settings.model):
+        if endpoint.runs_model and (problem := asked.model_problem(self._settings.model)):
             self._report_refused(problem)
             return refusal(wire, 403, "permission_error", problem)
         if asked.problem:
             self._report_refused(asked.problem)
             return refusal(wire, 400, "invalid_request_error", asked.problem)
+        if not endpoint.runs_model:
+            return await self._pass_free(request, wire, endpoint, body)
         if problem := self._unpriced(asked.model):
             self._report("failed", {"text": problem, "fault": "user"})
             return refusal(wire, 429, "insufficient_quota", problem)

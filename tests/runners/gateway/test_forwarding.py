@@ -133,3 +133,54 @@ def test_request_that_keeps_nothing_passes() -> None:
             assert (await b.post("/v1/responses", body))[0] == 200
 
     asyncio.run(case())
+
+
+INSIDE = "http://169.254.169.254/latest/meta-data"
+
+
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("/v1/messages", {"type": "image", "source": {"type": "url", "url": INSIDE}}),
+        ("/v1/messages", {"type": "document", "source": {"type": "url", "url": INSIDE}}),
+        ("/v1/messages/count_tokens", {"type": "image", "source": {"type": "url", "url": INSIDE}}),
+        (
+            "/v1/messages",
+            {"type": "tool_result", "content": [{"source": {"type": "url", "url": INSIDE}}]},
+        ),
+        ("/v1/chat/completions", {"type": "image_url", "image_url": {"url": INSIDE}}),
+        ("/v1/chat/completions", {"type": "image_url", "image_url": INSIDE}),
+        ("/v1/chat/completions", {"type": "video_url", "video_url": {"url": "file:///etc/passwd"}}),
+        ("/v1/responses", {"type": "input_image", "image_url": INSIDE}),
+        ("/v1/responses", {"type": "input_file", "file_url": INSIDE}),
+        ("/v1beta/models/m-1:generateContent", {"fileData": {"fileUri": INSIDE}}),
+        ("/v1beta/models/m-1:generateContent", {"file_data": {"file_uri": INSIDE}}),
+    ],
+)
+def test_request_that_lets_the_provider_read_an_address_is_refused(
+    path: str, part: dict[str, Any]
+) -> None:
+    async def case() -> None:
+        async with bench() as b:
+            message = {"role": "user", "content": [part], "parts": [part]}
+            named = {name: [message] for name in ("messages", "input", "contents")}
+            status, body = await b.post(path, {"model": "m-1", **named})
+            assert (status, b.requests) == (400, [])
+            assert "has no network" in json.loads(body)["error"]["message"]
+
+    asyncio.run(case())
+
+
+def test_request_with_pictures_and_with_addresses_as_text_passes() -> None:
+    async def case() -> None:
+        async with bench() as b:
+            picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBOR"}}
+            asked = {"type": "tool_use", "name": "fetch", "input": {"type": "url", "url": INSIDE}}
+            told = {"type": "text", "text": json.dumps({"image_url": INSIDE})}
+            message = {"role": "user", "content": [picture, asked, told]}
+            url = {"type": "object", "properties": {"image_url": {"type": "string"}}}
+            tools = [{"name": "fetch", "input_schema": url}]
+            body = {"model": "m-1", "messages": [message], "tools": tools}
+            assert (await b.post("/v1/messages", body))[0] == 200
+
+    asyncio.run(case())
