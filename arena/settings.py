@@ -10,6 +10,8 @@ import os
 import re
 import secrets
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,17 @@ ARENA_CHECKOUTS = os.environ.get("ARENA_CHECKOUTS", "")  # a folder that curator
 ADMISSIONS = BASE_DIR / "benchmarks" / "results"  # admission results, measured on our machines
 
 
+@contextmanager
+def _exit_without_home() -> Iterator[None]:
+    """Exit where ARENA_HOME is a file, or belongs to another user, and say what to do."""
+    try:
+        yield
+    except OSError as error:
+        why = "it is a file" if ARENA_HOME.is_file() else error.strerror
+        sys.exit(f"{ARENA_HOME} cannot be written to ({why}): set ARENA_HOME to another folder")
+
+
+@_exit_without_home()
 def _secret_key() -> str:
     """Return the key of this installation; the first process that needs it makes it."""
     path = ARENA_HOME / "secret_key"
@@ -78,8 +91,9 @@ def _prefix() -> str:
     return f"/{prefix}" if prefix else ""
 
 
-if ARENA_HOME.is_dir():  # an earlier version left it open to other users
-    make_private(ARENA_HOME)
+if ARENA_HOME.exists():  # an earlier version left it open to other users
+    with _exit_without_home():
+        make_private(ARENA_HOME)
 
 POOL = {"min_size": 1, "max_size": 32, "timeout": 10}
 """Connections that each process keeps to PostgreSQL, and the seconds to wait for one."""
