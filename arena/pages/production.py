@@ -76,6 +76,28 @@ class Card:
     def has_result(self) -> bool:
         return bool(self.judged or self.verdicts)
 
+    @property
+    def published_name(self) -> str:
+        """Return the short name of the module of the published verdict."""
+        names = {each.operator: self.entry.short(each.title) for each in self.entry.modules}
+        return names.get(self.published.operator, "") if self.published else ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """The architectures of a family that have a result, with the axes of its table."""
+
+    title: str
+    cards: Sequence[Card]
+
+    @property
+    def scale(self) -> Scale:
+        return Scale.over([card.best.deployed for card in self.cards if card.best])
+
+    @property
+    def published_scale(self) -> Scale:
+        return Scale.over([card.published for card in self.cards if card.published])
+
 
 @dataclass(frozen=True)
 class Share:
@@ -190,15 +212,13 @@ def index(request: HttpRequest) -> HttpResponse:
         "families": families,
         "family": family,
         "sections": [
-            (title, list(group))
+            Section(title, list(group))
             for title, group in groupby(
                 (card for card in shown if card.has_result),
                 key=lambda card: card.entry.family_title,
             )
         ],
         "others": [card for card in shown if not card.has_result],
-        "scale": Scale.over([card.best.deployed for card in shown if card.best]),
-        "published_scale": Scale.over([card.published for card in shown if card.published]),
         "tasks": sum(len(entry.modules) for entry in every.values()),
         "judged": sum(card.judged for card in cards),
         "published": sum(not each.together for each in published.values()),

@@ -115,7 +115,7 @@ def test_architecture_page_shows_what_the_probe_found(client: Any) -> None:
 
 
 def test_architecture_page_names_the_kinds_of_device_with_error_limits(client: Any) -> None:
-    shown = "<dt>Judged on</dt><dd>{}</dd>"
+    shown = "<dt>Can be judged on</dt><dd>{}</dd>"
     for name, kinds in (("llama", "GPU, CPU"), ("bamba", "–")):
         page = " ".join(client.get(f"/production/{name}/").content.decode().split()).replace(
             "> <", "><"
