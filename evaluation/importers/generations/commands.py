@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def add(
     parser.add_argument("--model", default="", help="only models that match this glob, or its name")
     parser.add_argument(
         "--claims",
-        type=int,
+        type=count,
         nargs="?",
         const=ALL_CLAIMS,
         metavar="N",
@@ -100,10 +101,19 @@ def _add_judging(parser: argparse.ArgumentParser, cache: Callable[[str], Path]) 
 
 
 def time_limit(text: str) -> float:
-    """Return a time limit. Raises ValueError where nothing could be judged in it."""
-    if not (seconds := float(text)) > 0:
-        raise ValueError
-    return seconds
+    """Return a time limit. Raises ArgumentTypeError where nothing could be judged in it."""
+    with suppress(ValueError):
+        if (seconds := float(text)) > 0:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+
+
+def count(text: str) -> int:
+    """Return a count. Raises ArgumentTypeError for a number below 1."""
+    with suppress(ValueError):
+        if (number := int(text)) >= 1:
+            return number
+    raise argparse.ArgumentTypeError(f"{text} is not a whole number of 1 or more")
 
 
 def default_kind() -> str:

@@ -223,10 +223,23 @@ def test_damaged_pack_is_named(
     assert capsys.readouterr().err.endswith("; pack it again\n")
 
 
-def test_limit_in_which_nothing_is_judged_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--limit 0", "argument --limit: 0 is not a number of seconds above 0"),
+        ("--limit nan", "argument --limit: nan is not a number of seconds above 0"),
+        ("--within soon", "argument --within: soon is not a number of seconds above 0"),
+        ("--claims -3", "argument --claims: -3 is not a whole number of 1 or more"),
+        ("--claims 0", "argument --claims: 0 is not a whole number of 1 or more"),
+        ("--claims 1.5", "argument --claims: 1.5 is not a whole number of 1 or more"),
+    ],
+)
+def test_number_with_which_nothing_is_judged_is_refused(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
-        main(["generations", "folder", "--limit", "0"])
-    assert "--limit: invalid time_limit value: '0'" in capsys.readouterr().err
+        main(["generations", "folder", *words.split()])
+    assert capsys.readouterr().err.endswith(f"{message}\n")
 
 
 def dry_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
