@@ -85,10 +85,15 @@ def _requested(
 
 
 def claim_check(check_id: int, lease: str) -> Check | None:
-    """Claim a queued check; None where it is not queued."""
+    """Claim a queued check; None where it is not queued, and for files that have changed since."""
     if not Check.objects.claim(check_id, lease):
         return None
-    return Check.objects.select_related("draft", "hardware").get(pk=check_id)
+    check = Check.objects.select_related("draft", "hardware").get(pk=check_id)
+    if check.draft.content_hash == check.content_hash:
+        return check
+    text = "The files changed before this began: check them again."
+    Check.objects.end(check_id, lease, CheckStatus.BROKEN, message=text)
+    return None
 
 
 def heartbeat_check(check_id: int, lease: str) -> bool:

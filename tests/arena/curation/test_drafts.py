@@ -356,6 +356,21 @@ def test_check_is_claimed_once_and_retried_once(draft: Draft, staff: Any, bench:
     assert (check.status, check.message) == ("broken", "gone again")
 
 
+def test_check_of_files_that_changed_meanwhile_judges_no_others(
+    draft: Draft, staff: Any, bench: Hardware
+) -> None:
+    """Else files that pass could be judged in the place of those that are then published."""
+    before = dict(draft.files)
+    check = checks.request_check(draft, staff)
+    drafts.save_file(draft, staff, "prompt.md", "Files that pass.")
+    assert checks.claim_check(check.pk, LEASE) is None
+    assert not checks.finish_check(check.pk, LEASE, True)
+    drafts.replace_files(draft, staff, before, "an archive")
+    assert draft.content_hash == check.content_hash and drafts.lacking(draft)
+    check.refresh_from_db()
+    assert check.status == "broken" and "changed" in check.message
+
+
 def test_silent_worker_loses_its_check(draft: Draft, staff: Any, bench: Hardware) -> None:
     check = checks.request_check(draft, staff)
     checks.claim_check(check.pk, LEASE)
