@@ -44,7 +44,8 @@ api.add_router("/claims", claims_router)
 def error_response(
     request: HttpRequest, status: int, code: str, message: str, hint: str = DOCS, **more: Any
 ) -> HttpResponse:
-    error = {"code": code, "message": message, "hint": hint, **more}
+    sentence = f"{message.removesuffix('.')}."  # those of libraries have no full stop
+    error = {"code": code, "message": sentence, "hint": hint, **more}
     return api.create_response(request, {"error": error}, status=status)
 
 
@@ -69,7 +70,7 @@ def on_validation_error(request: HttpRequest, error: ValidationError) -> HttpRes
         ".".join(map(str, e["loc"][1:])): e["msg"].removeprefix("Value error, ")
         for e in error.errors
     }
-    message = "; ".join(f"{name}: {text}" for name, text in fields.items())
+    message = "; ".join(f"{name}: {text.removesuffix('.')}" for name, text in fields.items())
     return error_response(request, 422, "invalid", message, fields=fields)
 
 

@@ -33,7 +33,7 @@ def bearer(user, *scopes: str) -> dict[str, str]:
 
 def error_of(response) -> dict:
     error = response.json()["error"]
-    assert error["message"] and "hint" in error
+    assert re.search(r"[^.]\.$", error["message"]) and "hint" in error
     return error
 
 
