@@ -8,6 +8,7 @@ while that was not set.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 from django.conf import settings
@@ -106,7 +107,7 @@ def _send(start: Callable[[Callable[[], None]], None]) -> int:
             taken.append(row)
     found = described(taken)
     body = {
-        "text": "\n".join(text for _, text in found),
+        "text": "\n".join(_for_chat(text) for _, text in found),
         "announcements": [
             {"kind": each.kind, "path": path_of(each), "text": text} for each, text in found
         ],
@@ -119,6 +120,14 @@ def _send(start: Callable[[Callable[[], None]], None]) -> int:
     if found:
         start(post)
     return len(found)
+
+
+def _for_chat(text: str) -> str:
+    """Return a text without mentions and links: users name their agents.
+
+    Source: Slack, "Formatting text for app surfaces"; others read @ alone as a mention.
+    """
+    return escape(text, quote=False).replace("@", "@\N{WORD JOINER}")
 
 
 def _text(

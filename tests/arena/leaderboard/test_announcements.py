@@ -49,6 +49,21 @@ def test_watch_sends_a_record_and_the_changed_leaders_once(received, judged):
     assert body["text"].count("\n") == 1
 
 
+def test_name_of_an_agent_calls_nobody_in_a_chat_and_is_no_link(received, judged):
+    judged("first", "relu", 1.5)
+    watch()
+    run = judged("second", "relu", 2.0)
+    title = "<!channel> @here <http://x|gift> a&b (mallory)"
+    Agent.objects.filter(pk=run.agent_id).update(title=title)
+    touch()
+    watch()
+    (body,) = received
+    assert "&lt;!channel&gt; @\u2060here &lt;http://x|gift&gt; a&amp;b (mallory)" in body["text"]
+    assert "<" not in body["text"]
+    record = next(each for each in body["announcements"] if each["kind"] == "record")
+    assert record["text"].endswith(title)
+
+
 def test_watch_sends_again_what_the_receiver_did_not_take(received, judged, settings):
     judged("first", "relu", 1.5)
     watch()
