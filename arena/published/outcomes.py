@@ -46,7 +46,7 @@ class Status(StrEnum):
 
 RULES = {
     "suite": "its suite's own tolerance",
-    "tf32": "products in TF32",
+    "tf32": "matrix products in TF32",
     "ieee": "IEEE float32",
 }
 """Rules of precision that a kernel may keep at the suite's size, the suite's own first."""
@@ -132,7 +132,7 @@ OUTCOMES = {
         ),
         Described(
             Outcome.SMALLER,
-            "smaller",
+            "smaller than claimed",
             "Right at any size, but the judged interval ends below "
             f"{HOLDS_SHARE:.0%} of the claimed ratio.",
             "disputed",
@@ -168,7 +168,7 @@ OUTCOMES = {
         Described(
             Outcome.FORBIDDEN,
             "forbidden",
-            "It breaks a rule of the judge, which its page names.",
+            "It breaks a rule of the judge, which the verdict names.",
             "rejected",
         ),
         Described(
@@ -180,8 +180,8 @@ OUTCOMES = {
         Described(
             Outcome.NOT_JUDGEABLE,
             "not judgeable",
-            "This judge could not decide, for the reason on its page: something that it does not "
-            "support, or its own limits of time and memory. It counts neither for nor against its "
+            "This judge could not decide: it does not support something, or met its own limits of "
+            "time or memory. The verdict gives the reason, and counts neither for nor against the "
             "model.",
             "skipped",
         ),

@@ -84,7 +84,7 @@ def test_page_has_the_reasons_of_each_class_and_boards_their_precision_rule(
     page = text_of(client, "/claims/")
     for reasons in ("private api 1, import 1", "cutlass 2", "wrong values 1"):
         assert f'<span class="sub">{reasons}</span>' in page, reasons
-    assert "products by the precision rule tf32" in page
+    assert "right within the error of matrix products in TF32" in page
     forbidden = PublishedKernel.objects.get(problem="10")
     assert forbidden.why == "import"
 
@@ -122,7 +122,7 @@ def test_page_of_a_kernel_that_is_right_for_its_suite_alone_names_the_rules(
     rules = "its suite&#x27;s own tolerance, on inputs as its suite draws them"
     assert f"<dt>Right by</dt><dd>{rules}</dd>" in page
     assert "<dt>At the suite's size</dt><dd>by its suite alone</dd>" in page
-    assert "<dt>Status</dt><dd>right for its suite alone: WRONG VALUES</dd>" in page
+    assert "<dt>Status</dt><dd>right for its suite alone: wrong values</dd>" in page
     other = PublishedKernel.objects.get(status="specialised")
     assert "<dt>Right by</dt>" not in text_of(client, other.get_absolute_url())
 
@@ -184,7 +184,7 @@ def test_pages_name_the_judge_of_each_verdict_and_the_limit_that_it_met(
     assert "<dd>not judged: time limit of the judge</dd>" in page
     assert "<dt>Why</dt><dd>The verdict took longer than this judge gives one.</dd>" in page
     assert "part of the difference may be the device" not in page, "without a difference"
-    assert "counts neither for nor against its model" in page
+    assert "counts neither for nor against the model" in page
 
 
 def test_csv_has_the_selected_kernels_and_no_formula(client: Any, tmp_path: Path) -> None:

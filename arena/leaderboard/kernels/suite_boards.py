@@ -19,6 +19,7 @@ from arena.leaderboard.ranking.intervals import Z_95
 from arena.leaderboard.ranking.rankings import needed_of
 from arena.leaderboard.ranking.suite_scores import FAST_P
 from arena.published.models import PublishedKernel
+from arena.published.outcomes import RULES
 from arena.runs.scoring.judges import age_of
 
 KERNELBENCH = {"kernelbench": "KernelBench v0.1", "kernelbench-v0": "KernelBench v0"}
@@ -74,6 +75,11 @@ class SuiteBoard:
     over_shared: bool
     scores: Sequence[SuiteScore]
     rules: tuple[str, ...] = ()
+
+    @property
+    def precision(self) -> str:
+        """Return the precision that its kernels may have, in words."""
+        return " or ".join(RULES.get(rule, rule) for rule in self.rules)
 
     @property
     def ranks(self) -> bool:
