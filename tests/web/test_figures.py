@@ -209,14 +209,18 @@ def test_line_numbers_have_full_opacity():
     ("low", "high", "text"),
     [
         (1.04, 1.07, "1.04 to 1.07"),
-        (1.0481, 1.0521, "1.05 to 1.05"),
+        (1.0481, 1.0521, "1.048 to 1.052"),
         (0.78, 11.0, "0.78 to 11.00"),
-        (1.0, 1.0, "1.00 to 1.00"),
-        (0.994, 1.0, "0.99 to 1.00"),
+        (1.0, 1.0, "1.000 to 1.000"),
+        (0.991, 0.998, "0.991 to 0.998"),
+        (1.0021, 11.0, "1.002 to 11.000"),
+        (120.2, 120.4, "120 to 120"),
         (None, 1.0, ""),
     ],
 )
-def test_interval_has_two_decimals(low: float | None, high: float, text: str) -> None:
+def test_interval_has_a_third_decimal_where_two_hide_its_width_or_that_1_is_outside(
+    low: float | None, high: float, text: str
+) -> None:
     assert interval(low, high) == text
 
 

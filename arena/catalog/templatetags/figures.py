@@ -115,8 +115,16 @@ def ago(at: datetime) -> SafeString:
 
 @register.simple_tag
 def interval(low: float | None, high: float | None) -> str:
-    """Format the 95% confidence interval of a speedup: 1.04 to 1.07."""
-    return f"{_ratio(low)} to {_ratio(high)}" if _known(low) and _known(high) else ""
+    """Format the 95% confidence interval of a speedup: 1.04 to 1.07, 0.992 to 0.998.
+
+    It has a third decimal where two would show one number twice, or an end as 1 that is none.
+    """
+    if not (_known(low) and _known(high)):
+        return ""
+    ends = _ratio(low), _ratio(high)
+    if ends[0] == ends[1] or "1.00" in ends:
+        ends = _ratio(low, 3), _ratio(high, 3)
+    return f"{ends[0]} to {ends[1]}"
 
 
 @register.simple_tag
@@ -479,9 +487,9 @@ def _known(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float)
 
 
-def _ratio(value: float) -> str:
-    """Format a ratio with two decimals; with none from 100 on, with three below 0.1."""
-    return f"{value:,.{0 if value >= 100 else 2 if value >= 0.1 else 3}f}"
+def _ratio(value: float, digits: int = 2) -> str:
+    """Format a ratio with these decimals; with none from 100 on, with three below 0.1."""
+    return f"{value:,.{0 if value >= 100 else digits if value >= 0.1 else 3}f}"
 
 
 def _three_digits(value: float) -> str:
