@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from ipaddress import IPv4Address, IPv6Network, ip_address
 
 from django.conf import settings
 from django.core.cache import cache
@@ -43,7 +44,7 @@ def uncount_attempt(key: str) -> None:
 
 
 def address_of(request: HttpRequest | None) -> str:
-    """Return the address that a request came from.
+    """Return the address that a request came from; of IPv6 the network of its machine.
 
     Behind a proxy it is that of the proxy, unless the settings name its header. Of several
     addresses the proxy has added the last; a client can have sent the others.
@@ -53,5 +54,16 @@ def address_of(request: HttpRequest | None) -> str:
     if settings.CLIENT_ADDRESS_HEADER and (
         named := request.headers.get(settings.CLIENT_ADDRESS_HEADER)
     ):
-        return named.rpartition(",")[2].strip()
-    return str(request.META.get("REMOTE_ADDR", ""))
+        return _counted(named.rpartition(",")[2].strip())
+    return _counted(str(request.META.get("REMOTE_ADDR", "")))
+
+
+def _counted(address: str) -> str:
+    """Return what counts as one address: a machine has all of an IPv6 network of 64 bits."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, IPv4Address):
+        return address
+    return str(found.ipv4_mapped or IPv6Network((found, 64), strict=False))

@@ -89,6 +89,21 @@ def test_login_limit_of_an_address_counts_failures_of_all_names(try_in, alice, b
     assert try_in(FORMS[0], "bob", BOBS, "192.0.2.2")[0]
 
 
+def test_login_limit_counts_the_addresses_of_an_ipv6_network_as_one(try_in, bob):
+    """A machine has 2**64 of them."""
+    for number in range(backends.MAX_ATTEMPTS):
+        assert "Too many" not in try_in(FORMS[0], "bob", "guess", f"2001:db8:0:1::{number:x}")[1]
+    assert "Too many" in try_in(FORMS[0], "bob", BOBS, "2001:db8:0:1:ffff::1")[1]
+    assert try_in(FORMS[0], "bob", BOBS, "2001:db8:0:2::1")[0]
+
+
+def test_login_limit_counts_an_ipv4_address_written_as_ipv6_as_that(try_in, bob):
+    for number in range(backends.MAX_ATTEMPTS):
+        try_in(FORMS[0], "bob", "guess", ("192.0.2.7", "::ffff:192.0.2.7")[number % 2])
+    assert "Too many" in try_in(FORMS[0], "bob", BOBS, "192.0.2.7")[1]
+    assert try_in(FORMS[0], "bob", BOBS, "::ffff:192.0.2.8")[0]
+
+
 def test_refused_login_computes_no_hash(try_in, bob, monkeypatch):
     for number in range(backends.MAX_ATTEMPTS_OF_ADDRESS):
         try_in(FORMS[0], f"user{number}", "a guess")
