@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,24 @@ def test_honest_answers_import_what_they_name(operator: Operator, kind: str) -> 
             out = answered(example.source, operator.name, x, scale)[0]
         assert out.dtype == torch.float16
         assert out.tolist() == [[-2.0, 2.0]]
+
+
+def test_compiled_baseline_is_compiled_for_the_shapes_of_each_case(
+    operator: Operator,
+) -> None:
+    shapes: list[torch.Size] = []
+
+    def backend(graph: torch.fx.GraphModule, examples: list[torch.Tensor]) -> Callable[..., Any]:
+        shapes.extend(each.shape for each in examples)
+        return graph.forward
+
+    ending = torch_variants.COMPILED.replace("dynamic=", "backend=backend, dynamic=")
+    source = torch_variants.source(operator, ending)
+    namespace: dict[str, Any] = {"backend": backend}
+    exec(source, namespace)
+    for rows in (2, 3, 4, 3):
+        namespace[operator.name](torch.ones(rows, 5), 2.0)
+    assert [tuple(shape) for shape in shapes] == [(2, 5), (3, 5), (4, 5)]
 
 
 def test_honest_answers_have_the_dtypes_and_memory_of_their_own(operator: Operator) -> None:
