@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.kinds.kernel.load import load_task
 from tests.runners.house import ROOT, House
 
 DOCUMENT = ROOT / "docs" / "client.md"
@@ -24,7 +25,9 @@ TASK = "k/cpp-to-cpp"
 
 
 def examples() -> list[str]:
-    return re.findall(r"```python\n(.+?)```", DOCUMENT.read_text(), re.DOTALL)
+    """Return the examples, for the task of the stand-in judge."""
+    found = re.findall(r"```python\n(.+?)```", DOCUMENT.read_text(), re.DOTALL)
+    return [example.replace("rms_norm/cpp-to-cpp", TASK) for example in found]
 
 
 @pytest.fixture
@@ -40,18 +43,34 @@ def environment(house: House) -> Mapping[str, str]:
 
 
 def call(
-    environment: Mapping[str, str], *words: str, code: int = 0
+    environment: Mapping[str, str], *words: str, code: int = 0, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    ended = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=200)
+    ended = subprocess.run(
+        words, env=environment, capture_output=True, text=True, timeout=200, cwd=cwd
+    )
     assert ended.returncode == code, ended.stdout + ended.stderr
     return ended
 
 
-def test_examples_of_the_documentation_work(house: House, environment: Mapping[str, str]) -> None:
+def test_tasks_of_the_documentation_are_in_this_checkout() -> None:
+    named = set(re.findall(r"(\w+/\w+-to-\w+)", DOCUMENT.read_text()))
+    assert named
+    for task in named:
+        assert load_task(ROOT / "tasks", *task.split("/")).slug == task
+
+
+def test_examples_of_the_documentation_work(
+    house: House, environment: Mapping[str, str], tmp_path: Path
+) -> None:
     submits, brings = examples()
-    lines = call(environment, sys.executable, "-c", submits).stdout.splitlines()
+    (tmp_path / "kernel.cpp").write_text("speedup 2.0")
+    (tmp_path / "kernels").mkdir()
+    for name, source in (("a", "speedup 1.5"), ("b", "wrong"), ("c", "speedup 3.0")):
+        (tmp_path / "kernels" / f"{name}.cpp").write_text(source)
+    lines = call(environment, sys.executable, "-c", submits, cwd=tmp_path).stdout.splitlines()
     assert lines[0].startswith("passed 0.") and lines[-1].endswith("status")
-    assert call(environment, sys.executable, "-c", brings).stdout.strip() == "judging"
+    brought = call(environment, sys.executable, "-c", brings, cwd=tmp_path)
+    assert brought.stdout.strip() == "judging"
     (run,) = house.rows(
         "SELECT r.id FROM runs_run r JOIN catalog_agent a ON a.id = r.agent_id"
         " WHERE a.slug = 'newcomer-climber'"
@@ -60,7 +79,7 @@ def test_examples_of_the_documentation_work(house: House, environment: Mapping[s
     assert (ended["status"], ended["rounds"]) == ("passed", 3)
     texts = [event["body"].get("text") for event in house.events(run["id"], "log", "message")]
     assert [text for text in texts if text] == [
-        "I try 1.5.", "Best: 1.5x", "I try wrong.", "Best: 1.5x", "I try 3.0.", "Best: 3.0x",
+        "I try a.cpp.", "Best: 1.5x", "I try b.cpp.", "Best: 1.5x", "I try c.cpp.", "Best: 3.0x",
     ]  # fmt: skip
 
 
