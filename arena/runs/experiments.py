@@ -14,7 +14,7 @@ from typing import Any
 
 from django.core.validators import slug_re
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.utils.text import slugify
 
 from arena.accounts.models import User, Viewer
@@ -264,6 +264,16 @@ def visible_to(user: Viewer) -> QuerySet[Experiment]:
     """Return the experiments with a run that `user` can see."""
     runs = Run.objects.visible_to(user).filter(experiment=OuterRef("pk")).order_by()
     return Experiment.objects.filter(Exists(runs)).defer("plan")
+
+
+def with_user(found: QuerySet[Experiment], user: Viewer) -> QuerySet[Experiment]:
+    """Add the column `by_user`: who started its runs that `user` can see; None for the arena.
+
+    Users title their experiments, which could else be taken for those of the arena.
+    """
+    of_users = Run.objects.visible_to(user).filter(experiment=OuterRef("pk"), owner__is_staff=False)
+    names = of_users.order_by("created_at", "id").values("owner__username")
+    return found.annotate(by_user=Subquery(names[:1]))
 
 
 def plan_of(experiment: Experiment) -> Plan | None:

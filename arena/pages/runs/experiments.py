@@ -41,7 +41,7 @@ COUNTED_SECONDS = 10
 
 @require_safe
 def experiment_list(request: HttpRequest) -> HttpResponse:
-    visible = experiments.visible_to(request.user)
+    visible = experiments.with_user(experiments.visible_to(request.user), request.user)
     page = Paginator(visible, EXPERIMENTS_A_PAGE).get_page(request.GET.get("page"))
     runs = Run.objects.visible_to(request.user).filter(experiment__in=list(page)).order_by()
     if request.user.is_authenticated:
@@ -78,7 +78,8 @@ def _counted(runs: RunQuerySet) -> dict[int, tuple[dict[str, int], list[str]]]:
 @require_safe
 def experiment(request: HttpRequest, slug: str) -> HttpResponse:
     """Show one experiment, to users who can see one of its runs."""
-    shown = get_object_or_404(experiments.visible_to(request.user), slug=slug)
+    visible = experiments.with_user(experiments.visible_to(request.user), request.user)
+    shown = get_object_or_404(visible, slug=slug)
     runs = Run.objects.visible_to(request.user).with_names().filter(experiment=shown)
     plan = experiments.plan_of(shown)
     summary = experiment_summary(runs, plan)
