@@ -30,7 +30,7 @@ DASHES = ("solid", "solid", "solid", "dash", "dash")
 SPENDING = {
     "usd": ("for $%{x:.3~g} per solved task", "US dollars per solved task"),
     "tokens": ("for %{x:.3~s} tokens per solved task", "tokens per solved task"),
-    "memory": ("with %{x:.2~f} times the memory", "GPU memory over that of the baseline"),
+    "memory": ("with %{x:.2~f} times the memory", "GPU memory vs the baseline"),
 }
 """Names of each unit of a frontier, beside a point and along the axis."""
 

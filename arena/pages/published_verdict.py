@@ -20,6 +20,7 @@ from evaluation.judge.kinds import kind_of
 from evaluation.types import GateName
 
 TOTAL = "total"
+SOFTWARE = {"torch": "PyTorch", "triton": "Triton", "python": "Python", "kernel": "Linux kernel"}
 Fact = tuple[str, str]
 """A name and a text, which is empty where nothing was recorded."""
 
@@ -105,12 +106,12 @@ def _machine(machine: Mapping[str, Any]) -> Iterator[Fact]:
     device, peaks = _mapping(machine.get("device")), _mapping(machine.get("peaks"))
     memory = device.get("memory_bytes")
     yield "Device", _text(device.get("name"))
-    yield "Card", _text(device.get("uuid"))
+    yield "GPU UUID", _text(device.get("uuid"))
     yield "Memory", filesizeformat(memory).replace("\xa0", " ") if memory else ""
     yield "Driver", _text(device.get("driver"))
     yield "CUDA", _text(device.get("cuda"))
-    for name in ("torch", "triton", "python", "kernel"):
-        yield name.capitalize(), _text(machine.get(name))
+    for name, label in SOFTWARE.items():
+        yield label, _text(machine.get(name))
     yield "Memory bandwidth", _figure(peaks.get("memory_gbps"), "GB/s")
     yield "float32 peak", _figure(peaks.get("float32_tflops"), "TFLOP/s")
     yield "bfloat16 peak", _figure(peaks.get("bfloat16_tflops"), "TFLOP/s")
