@@ -85,14 +85,16 @@ def test_list_of_experiments_has_one_that_came_since_it_was_counted(client, judg
 
 
 @pytest.mark.django_db
-def test_experiment_of_a_user_names_who_started_it(client, judged, hardware, alice, bob):
+def test_experiment_or_run_of_a_user_names_who_started_it(client, judged, hardware, alice, bob):
     """Else one with the title of an official comparison could be taken for that."""
-    judged("new", "relu", 2.0, owner=alice)
-    judged("new", "gelu", 2.0, owner=bob, experiment=None)
+    own = judged("new", "relu", 2.0, owner=alice)
+    other = judged("new", "gelu", 2.0, owner=bob, experiment=None)
     for title, owner in (("By staff", bob), ("By the command line", None)):
-        own = Experiment.objects.create(slug=title.split()[-1], title=title, plan={})
-        judged_run("old", "relu", 2.0, hardware=hardware, experiment=own, owner=owner)
+        official = Experiment.objects.create(slug=title.split()[-1], title=title, plan={})
+        judged_run("old", "relu", 2.0, hardware=hardware, experiment=official, owner=owner)
     page = client.get("/experiments/").content.decode()
     assert page.count("Started by alice.") == page.count("Started by") == 1
     assert "Started by alice." in client.get("/experiments/ab/").content.decode()
     assert "Started by" not in client.get("/experiments/staff/").content.decode()
+    assert "started by alice" in client.get(f"/runs/{own.pk}/").content.decode()
+    assert "started by" not in client.get(f"/runs/{other.pk}/").content.decode()

@@ -223,6 +223,7 @@ def _number(request: HttpRequest, name: str) -> int:
 def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
     """Return the context of a run's page, without the trace."""
     may_change = Run.objects.changeable_by(request.user).contains(shown)
+    of_user = shown.owner is not None and not shown.owner.is_staff and not shown.is_external
     upto = request.GET.get("upto", "")
     past = past_of(shown, _number(request, "upto")) if upto.isdecimal() else None
     return {
@@ -231,6 +232,7 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
         "notes": notes_of(shown, request.user)["notes"],
         "raw_output": shown.events.filter(kind="raw_output").order_by("seq").first(),
         "continued_by": Run.objects.filter(continues=shown).first(),
+        "by_user": shown.owner if of_user else None,
         "may_change": may_change,
         "may_cancel": may_change and not shown.ended and not shown.cancel_requested,
         "may_continue": may_change and services.can_continue(shown),
