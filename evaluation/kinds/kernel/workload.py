@@ -17,7 +17,10 @@ from evaluation.tasks.reference import CPU, Reference
 from evaluation.types import Argument, Case
 
 FAMILIES = ("nominal", "outliers", "nominal", "shifted")
-"""Input families of the drawn sets, which are mixed so that all launches look alike."""
+"""Input families of the drawn sets, which are mixed so that all launches look alike.
+
+The first of an operator's own stands for those that it leaves out, which no tolerance fits.
+"""
 MAX_POOL_BYTES = 3 << 30
 """Drawn sets of a pool beyond the first two take no more: they lie beside the ring and the float64
 values of a launch, all of which fit a GPU of 40 GB.
@@ -54,7 +57,7 @@ class OperatorWorkload:
         reference = self.reference
         operator = reference.operator
         names = [argument.name for argument in operator.activations]
-        families = families_of(sum(spec.bytes for spec in self.inputs))
+        families = families_of(sum(spec.bytes for spec in self.inputs), operator.input_families)
 
         def drawn(family: str) -> dict[str, torch.Tensor]:
             draw = reference.draw(family)
@@ -84,9 +87,10 @@ class OperatorWorkload:
             compare_launch(self.reference, {**given, **self.weights}, found, secret, where)
 
 
-def families_of(set_bytes: int) -> Sequence[str]:
-    """Return the families of a pool whose sets take so many bytes each."""
-    return FAMILIES[: max(2, MAX_POOL_BYTES // max(1, set_bytes))]
+def families_of(set_bytes: int, own: Sequence[str] = FAMILIES) -> list[str]:
+    """Return the families of a pool whose sets take so many bytes each, all among `own`."""
+    chosen = FAMILIES[: max(2, MAX_POOL_BYTES // max(1, set_bytes))]
+    return [family if family in own else own[0] for family in chosen]
 
 
 def values_of(operator: Operator, case: Case) -> dict[str, Any]:

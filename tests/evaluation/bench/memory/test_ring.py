@@ -276,6 +276,16 @@ def test_pool_of_large_inputs_has_fewer_sets(set_bytes: int, families: int) -> N
     assert len(families_of(set_bytes)) == families
 
 
+def test_pool_has_no_family_that_an_operator_leaves_out() -> None:
+    """With outliers the policy loss exceeds float32, which an honest kernel cannot help."""
+    operator = load_operator(TASKS / "Loss/grpo_loss")
+    assert operator.input_families == ("nominal", "tiny", "structured")
+    with BufferRing(OperatorWorkload(operator, operator.cases[0]), slots=4) as ring:
+        ring.refill(0, 4)
+        largest = max(float(ring.inputs.slot(n)["log_probs"].abs().max()) for n in range(4))
+    assert 0 < largest < 8  # of outliers 40 and more
+
+
 def test_pool_holds_one_drawn_set_at_a_time() -> None:
     drawn: list[weakref.ref[torch.Tensor]] = []
 
