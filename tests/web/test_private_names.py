@@ -120,6 +120,17 @@ def test_filter_by_a_private_name_answers_as_by_an_unknown_one(canary: Any, path
             assert found[0] == found[1], (actor, name)
 
 
+@pytest.mark.django_db
+def test_work_on_a_draft_task_answers_as_on_an_unknown_one(canary: Any) -> None:
+    client, found = client_of(canary, "other"), []
+    for task in ("canary_sum/cpp-to-cpp", "unknown_op/cpp-to-cpp"):
+        for path, more in (("submissions", {"source": "x"}), ("runs", {"agent": "tuner"})):
+            body = {"task": task, **more}
+            response = client.post(f"/api/v1/{path}", body, "application/json")
+            found.append((response.status_code, masked(response.content.decode(), task)))
+    assert found[:2] == found[2:] and found[0][0] == 404
+
+
 def masked(text: str, value: str) -> str:
     """Return a text without the value that was asked for, in each form of an address."""
     for form in (value, value.replace("/", "%2F"), value.replace("/", " ")):

@@ -245,8 +245,11 @@ def record_status(run_id: str, state: str, **more: Any) -> None:
 
 
 def task_version(slug: str) -> TaskVersion:
-    """Return the newest version of a task that takes runs. Raises: NotFound, Conflict."""
-    task = Task.objects.by_slug(slug).first()
+    """Return the newest version of a task that takes runs. Raises: NotFound, Conflict.
+
+    A draft is not found: only staff may know that there is one.
+    """
+    task = Task.objects.by_slug(slug).exclude(status=Task.Status.DRAFT).first()
     if task is None:
         raise NotFound(f"There is no task {slug!r}.", hint_of(slug))
     version = task.version

@@ -112,10 +112,17 @@ def test_start_run_hardware_kind_outside_agents_kinds_is_refused(start, monkeypa
     start()
 
 
-@pytest.mark.parametrize("change", [{"status": "retired"}, {"status": "draft"}, {"in_tree": False}])
-def test_start_run_unpublished_task_is_refused(start, task, change):
+@pytest.mark.parametrize(
+    ("change", "refusal"),
+    [
+        ({"status": "retired"}, (Conflict, "takes no runs")),
+        ({"in_tree": False}, (Conflict, "takes no runs")),
+        ({"status": "draft"}, (NotFound, "There is no task")),
+    ],
+)
+def test_start_run_unpublished_task_is_refused(start, task, change, refusal):
     type(task).objects.update(**change)
-    with pytest.raises(Conflict, match="takes no runs"):
+    with pytest.raises(refusal[0], match=refusal[1]):
         start()
 
 
