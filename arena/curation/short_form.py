@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from arena.curation.files import BadFiles, check_title
-from arena.curation.validation import reference_problems
+from arena.curation.validation import problems_of, reference_problems
 from evaluation.tasks.spec import CATEGORIES
 
 LANGUAGES = ("triton", "cuda", "cpp", "hip")
@@ -50,6 +50,11 @@ FORMS = {
     "models": "Each line is a name, an equals sign and a table in braces.",
 }
 """Form of the fields that are lines of TOML."""
+READ_AS = "draft"
+"""Name under which the files are read; that of the form is not checked yet."""
+_PLACE = re.compile(
+    r"(?P<field>families|arguments|domain|models)(\[(?P<number>\d+)\]|\.(?P<key>[^.:]+))?"
+)
 _LINE = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
@@ -70,8 +75,12 @@ class ShortForm:
     def files(self) -> dict[str, str]:
         """Return the files of the task. Raises BadFiles with a message for each wrong field."""
         title = check_title(self.title)
-        if wrong := dict(self._wrong()):
+        files = {} if (wrong := dict(self._wrong())) else self._files(title)
+        if wrong := wrong or dict(self._meaningless(files)):
             raise BadFiles(" ".join(f"{name}: {text}" for name, text in wrong.items()), "", wrong)
+        return files
+
+    def _files(self, title: str) -> dict[str, str]:
         families = [each.strip() for each in self.families.split(",") if each.strip()]
         table = (
             f"title = {_quoted(title)}\n"
@@ -98,6 +107,22 @@ class ShortForm:
                 yield name, problem
         for found in reference_problems(self.reference):
             yield "reference", str(found)
+
+    def _meaningless(self, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """Yield the fields that can be parsed and make no task, each with what is wrong."""
+        for found in problems_of(READ_AS, files):  # without a tolerance, which a worker fits later
+            if found.path == "reference.py":
+                yield "reference", str(found)
+            elif place := _PLACE.match(found.message):
+                line = self._line_of(**place.groupdict())
+                yield place["field"], f"{found.message}{f' (at line {line})' if line else ''}."
+
+    def _line_of(self, field: str, number: str | None, key: str | None) -> int:
+        """Return the line of a field's table of that number, or of its key; 0 where none is."""
+        starts = r"\s*\{" if number else rf"\s*[\"']?{re.escape(key or '')}[\"']?\s*="
+        lines = _lines(getattr(self, field)).splitlines()
+        found = [at for at, line in enumerate(lines, 1) if re.match(starts, line)]
+        return next(iter(found[int(number or 0) :]), 0)
 
 
 TEXTS = tuple(each.name for each in fields(ShortForm) if each.name != "languages")

@@ -61,6 +61,7 @@ def _problems(folder: Path, files: Mapping[str, str]) -> Iterator[Problem]:
     if found := _attempt(folder, lambda: load_tasks(folder)):
         yield found
     operator = loaded[0]
+    yield from _signature_problems(operator, files["reference.py"])
     yield from _text_problems(operator)
     for track in operator.tracks:
         if track.source == track.target:
@@ -117,6 +118,21 @@ def reference_problems(source: str) -> Iterator[Problem]:
     }
     if REFERENCE[0] not in defined:
         yield Problem("reference.py", f"{REFERENCE[0]}: missing; define this function")
+
+
+def _signature_problems(operator: LoadedOperator, source: str) -> Iterator[Problem]:
+    """Compare the parameters of `reference` with the inputs and scalars, which it gets by name."""
+    given = [argument.name for argument in operator.arguments if argument.role != "output"]
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.FunctionDef) or node.name != REFERENCE[0]:
+            continue
+        names = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
+        required = names[: len(names) - len(node.args.defaults)]
+        names += [each.arg for each in node.args.kwonlyargs]
+        unknown = set() if node.args.kwarg else {*given} - {*names}
+        if operator.source is None and (unknown or {*required} - {*given}):
+            text = f"line {node.lineno}: reference takes {', '.join(names) or 'nothing'}"
+            yield Problem("reference.py", f"{text}; the arguments are {', '.join(given)}")
 
 
 def _text_problems(operator: LoadedOperator) -> Iterator[Problem]:

@@ -163,6 +163,42 @@ def test_field_that_cannot_be_parsed_is_marked_with_its_own_line_before_a_draft_
     assert "correct the marked fields" in answer.content.decode()
 
 
+@pytest.mark.parametrize(
+    ("field", "old", "new", "problem"),
+    [
+        ("arguments", '"output"', '"otput"', "input, output, scalar; got 'otput' (at line 2)"),
+        ("arguments", '"output"', '"input"', "arguments: none has the role output; add one"),
+        ("domain", "cols = [1,", "colz = [1,", "domain.cols: missing; add a table"),
+        ("domain", "[1, 65536]", "[65536, 1]", "got (65536, 1) (at line 2)"),
+        ("models", "limit = 20.0", "limit = 7.0", "7.0 lies outside the domain"),
+        ("models", "cols = 1024", "colz = 1024", "models.mobilenet-v1.cols: missing"),
+        ("families", "vision", " , ", "families: must be a list of strings that is not empty"),
+        ("reference", '"""Clip', "# Clip", "reference.py: begin with a docstring"),
+        ("reference", "(x, limit)", "(x)", "line 4: reference takes x; the arguments are x, limit"),
+        ("reference", "(x, limit)", "(x, limit, y)", "line 4: reference takes x, limit, y; the"),
+    ],
+)
+def test_field_that_makes_no_task_is_marked_before_a_draft_exists(
+    page: Client, field: str, old: str, new: str, problem: str
+) -> None:
+    value = EXAMPLE[field].replace(old, new)
+    answer = page.post(reverse("draft-new"), {**FIELDS, field: value})
+    assert answer.status_code == 422 and not Draft.objects.exists()
+    text = html.unescape(answer.content.decode())
+    (marked,) = (
+        each for each in re.findall(r"<label.*?</label>", text, re.DOTALL) if problem in each
+    )
+    assert 'aria-invalid="true"' in marked and f'name="{field}"' in marked
+
+
+@pytest.mark.parametrize("parameters", ["x, limit=6.0", "*, limit, x, y=1", "x, **scalars"])
+def test_reference_that_takes_the_arguments_in_another_way_becomes_a_draft(
+    page: Client, parameters: str
+) -> None:
+    value = EXAMPLE["reference"].replace("(x, limit)", f"({parameters})")
+    assert page.post(reverse("draft-new"), {**FIELDS, "reference": value}).status_code == 302
+
+
 def test_name_of_an_open_draft_is_refused_with_a_link_to_it(page: Client, short: Draft) -> None:
     answer = page.post(reverse("draft-new"), FIELDS)
     assert answer.status_code == 409
