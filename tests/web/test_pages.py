@@ -440,6 +440,12 @@ def test_login_and_logout_return_to_the_site(client, alice):
     assert page.redirect_chain[-1][0] == "/" and "Log in" in page.content.decode()
 
 
+def test_methodology_leads_to_each_of_its_sections(client):
+    page = client.get("/methodology/").content.decode()
+    sections = re.findall(r'<h2 id="(\w+)"', page)
+    assert re.findall(r'<li><a href="#(\w+)"', page) == sections and "claims" in sections
+
+
 def test_favicon_redirects_to_the_icon(client):
     answer = client.get("/favicon.ico")
     assert (answer.status_code, answer.url) == (302, static("icon.svg"))
