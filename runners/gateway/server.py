@@ -235,6 +235,7 @@ class Gateway:
         self, request: web.Request, wire: WireFormat, endpoint: Endpoint, body: bytes
     ) -> web.StreamResponse:
         """Answer a request that costs nothing, from the provider."""
+        await self._rate.wait()
         try:
             async with self._send(request, wire, endpoint, body) as answer:
                 content = self._secret.strike_bytes(await answer.read())

@@ -410,14 +410,17 @@ def test_recorded_calls_are_replayed_and_further_ones_go_to_the_provider(tmp_pat
     asyncio.run(resume())
 
 
-def test_a_rate_limit_delays_what_exceeds_it() -> None:
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+def test_a_rate_limit_delays_what_exceeds_it(path: str) -> None:
+    """What costs nothing counts too: it is asked for in the name of the same account."""
+
     async def case() -> None:
         clock = FastClock()
         async with bench(requests_per_minute=2, clock=clock) as b:
             for _ in range(2):
-                await b.post()
+                await b.post(path)
             assert clock.pauses == []
-            await b.post()
+            await b.post(path)
             assert clock.pauses == [60.0]
 
     asyncio.run(case())
