@@ -55,9 +55,10 @@ DATA = frozenset("args arguments input_schema parameters response tools".split()
 """Fields whose objects are an agent's own: schemas, and what its tools are given and return."""
 NOT_PASSED = frozenset(
     "connection keep-alive proxy-connection te trailer transfer-encoding upgrade content-length"
-    " content-encoding set-cookie".split()
+    " content-encoding set-cookie"
+    " anthropic-organization-id openai-organization openai-project".split()
 )
-"""Headers of an answer: of one connection, and of an encoding that the gateway undoes."""
+"""Headers of an answer: of one connection, of an encoding that is undone here, of an account."""
 
 
 def headers(given: Mapping[str, str], wire: WireFormat, key: str) -> dict[str, str]:

@@ -48,6 +48,25 @@ def test_key_in_a_providers_error_reaches_neither_agent_nor_trace(
     asyncio.run(case())
 
 
+def test_account_of_the_operator_is_not_named_to_the_agent() -> None:
+    """What an agent prints is public."""
+    names = ("openai-organization", "openai-project", "anthropic-organization-id", "set-cookie")
+
+    async def named(request: web.Request, _b: Bench) -> web.StreamResponse:
+        kept = {"x-request-id": "req_1"}
+        return web.json_response({}, headers=kept | dict.fromkeys(names, CANARY))
+
+    async def case() -> None:
+        async with bench(named) as b:
+            headers = {"x-api-key": TOKEN}
+            url = b.url + "/v1/messages"
+            async with b.client.post(url, json={"model": "m-1"}, headers=headers) as answer:
+                assert CANARY not in str(answer.headers)
+                assert answer.headers["x-request-id"] == "req_1"
+
+    asyncio.run(case())
+
+
 def test_bytes_that_are_not_utf8_are_the_providers_fault_though_the_agent_left() -> None:
     async def bad(request: web.Request, b: Bench) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
