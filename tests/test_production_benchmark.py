@@ -29,7 +29,7 @@ CANDIDATES = {
     "compile": "`torch.compile`",
     "composition": "several modules",
 }
-NOT_CAPTURED = {"decode": ("lfm2_", "gemma3_"), "forward": ("diffusion_gemma_",)}
+NOT_CAPTURED = {"decode": ("lfm2_", "gemma3_", "xlstm"), "forward": ("diffusion_gemma_",)}
 """Beginnings of the tasks whose phase is not captured: no replay can repeat it, or it copies a
 tensor of the host."""
 
