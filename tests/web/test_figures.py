@@ -94,7 +94,14 @@ def test_memory_uses_the_unit_that_fits(size, text):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(8.24, "8.2 s"), (59, "59 s"), (185, "3 min 05 s"), (7800, "2 h 10 min"), (None, "–")],
+    [
+        (0.004, "< 0.1 s"),
+        (8.24, "8.2 s"),
+        (59, "59 s"),
+        (185, "3 min 05 s"),
+        (7800, "2 h 10 min"),
+        (None, "–"),
+    ],
 )
 def test_duration_uses_hours_minutes_and_seconds(seconds, text):
     assert figures.duration(seconds) == text

@@ -325,6 +325,8 @@ def duration(seconds: float | None) -> str:
     """Format seconds: 8.2 s, 3 min 05 s, 2 h 10 min."""
     if not _known(seconds):
         return NOTHING
+    if 0 <= seconds < 0.05:
+        return "< 0.1 s"
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
