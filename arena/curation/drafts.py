@@ -19,7 +19,7 @@ from arena.catalog.task_folders import hash_of
 from arena.curation import files as folders
 from arena.curation.models import OPEN, Check, CheckStatus, CheckStep, Draft, DraftState, Review
 from arena.curation.starter import starter_draft
-from arena.curation.validation import problems_of, targets_of
+from arena.curation.validation import Problem, problems_of, targets_of
 from arena.errors import Conflict, Forbidden, Link, NotFound, UserError
 from evaluation.errors import TaskError
 from evaluation.tasks.spec import FITTED, folder_of
@@ -166,6 +166,16 @@ def fitted(draft: Draft) -> dict[str, str] | None:
     )
     found: dict[str, str] | None = steps.order_by("-pk").values_list("body", flat=True).first()
     return found
+
+
+def fit_problem(draft: Draft) -> Problem | None:
+    """Return the problem in a file that the newest fit of the present files found."""
+    fits = Check.objects.filter(draft=draft, content_hash=draft.content_hash, fits=True)
+    newest = fits.order_by("-pk").first()
+    if newest is None or newest.status != CheckStatus.FAILED:
+        return None
+    path, _, message = newest.message.partition(": ")
+    return Problem(path, message) if path in draft.files else None
 
 
 def use_fit(draft: Draft, user: User) -> None:

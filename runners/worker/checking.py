@@ -202,7 +202,7 @@ class _Checking:
             checks.finish_check(self.check.pk, self.lease, False, text[:MAX_TEXT])
             return
         admitted = bool(self.results) and all(self.results) and not self.errors
-        text = ""
+        text = self.errors[0] if self.errors else ""
         if not (self.results or self.errors):
             text = f"Nothing can be judged here: {stderr}"
         elif self.unsteady:

@@ -165,12 +165,13 @@ def draft(request: HttpRequest, pk: int) -> HttpResponse:
     shown = get_object_or_404(Draft.objects.select_related("author"), pk=pk)
     user = signed_in(request)
     found = problems_of(shown.name, shown.files) if shown.is_open else []
+    refused = drafts.fit_problem(shown) if found else None
     of_draft = Check.objects.filter(draft=shown).select_related("hardware", "requested_by")
     context = {
         "draft": shown,
         "files": [(path, len(text.encode())) for path, text in sorted(shown.files.items())],
-        "problems": found,
-        "lacks_tolerance": bool(found) and lacks_tolerance(shown.name, shown.files),
+        "problems": [refused] if refused else found,
+        "lacks_tolerance": bool(found) and not refused and lacks_tolerance(shown.name, shown.files),
         "fitted": drafts.fitted(shown) if shown.is_open else None,
         "lacking": drafts.lacking(shown) if shown.is_open and not found else [],
         "checks": of_draft,

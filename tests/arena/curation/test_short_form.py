@@ -94,6 +94,30 @@ def test_tolerance_is_fitted_and_used_by_two_presses(
     assert "Run the checks" in shown and "No check of these files has passed yet" in shown
 
 
+def test_fault_that_a_fit_finds_is_a_problem_of_the_draft_until_its_file_changes(
+    page: Client, short: Draft, staff: Any, bench: Hardware
+) -> None:
+    check = checks.request_fit(short, staff)
+    assert checks.claim_check(check.pk, LEASE)
+    message = "reference.py: line 5: AttributeError: no attribute 'clmp'"
+    assert checks.finish_check(check.pk, LEASE, False, message)
+    shown = html.unescape(page.get(short.get_absolute_url()).content.decode())
+    assert "The files have 1 problem" in shown and "</a>: line 5: AttributeError: no att" in shown
+    assert "Fit the tolerance" not in shown
+    drafts.save_file(short, staff, "reference.py", short.files["reference.py"] + "# clamp\n")
+    shown = html.unescape(page.get(short.get_absolute_url()).content.decode())
+    assert "Fit the tolerance" in shown and "The files have 1 problem" not in shown
+
+
+def test_fit_that_failed_without_a_fault_of_a_file_can_be_tried_again(
+    page: Client, short: Draft, staff: Any, bench: Hardware
+) -> None:
+    check = checks.request_fit(short, staff)
+    assert checks.claim_check(check.pk, LEASE)
+    assert checks.finish_check(check.pk, LEASE, False, "The check took more than 9 seconds.")
+    assert "Fit the tolerance" in page.get(short.get_absolute_url()).content.decode()
+
+
 def test_changed_reference_needs_another_fit(
     short: Draft, staff: Any, bench: Hardware, tmp_path: Path
 ) -> None:

@@ -198,6 +198,18 @@ def test_draft_in_the_short_form_is_fitted_and_then_admitted(
     }  # fmt: skip
 
 
+def test_fit_of_a_wrong_reference_fails_with_its_line(draft: Draft) -> None:
+    fields = {name: text for name, text in EXAMPLE.items() if name != "name"} | SMALL_FORM
+    fields["reference"] = EXAMPLE["reference"].replace("clamp", "clmp")
+    form = ShortForm(languages=("cpp",), **fields)
+    short = drafts.create(draft.author, {"clipped_relu": form.files()}, "the test")[0]
+    fit = checks.request_fit(short, draft.author)
+    checking.check(fit.pk)
+    fit.refresh_from_db()
+    assert fit.status == "failed"
+    assert fit.message.startswith("reference.py: line 5: AttributeError: ")
+
+
 def test_reference_that_never_ends_is_ended_by_cancellation(
     draft: Draft, monkeypatch: pytest.MonkeyPatch
 ) -> None:
