@@ -48,12 +48,9 @@ def matmul_kernel(
         odd = tl.load(x + wide + 2 * at[None, :] + 1, inside, other=0.0).to(TYPE)
         low = ((pairs & 15) - zero[None, :]).to(tl.float32) * scale[None, :]
         high = ((pairs >> 4) - zero[None, :]).to(tl.float32) * scale[None, :]
-        if WIDE:  # tensor cores cut off what they add, so that the long sum lies outside
-            some = product(even, low, tl.zeros((ROWS, COLS), tl.float32), WIDE)
-            total += product(odd, high, some, WIDE)
-        else:
-            total = product(even, low.to(TYPE), total, WIDE)
-            total = product(odd, high.to(TYPE), total, WIDE)
+        # Tensor cores cut off what they add, so that the long sum lies outside.
+        some = product(even, low.to(TYPE), tl.zeros((ROWS, COLS), tl.float32), WIDE)
+        total += product(odd, high.to(TYPE), some, WIDE)
     place = (part * m + row.to(tl.int64))[:, None] * n + own[None, :]
     tl.store(out + place, total, inside & (col < n)[None, :])
 
