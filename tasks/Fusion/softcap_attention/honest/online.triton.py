@@ -1,4 +1,4 @@
-# honest: scores stay in registers; a float32 product is four of TF32, which keep its bits
+# honest: scores stay in registers; a float32 product is three of TF32
 import triton
 import triton.language as tl
 
@@ -28,8 +28,7 @@ def product(a, b, TURN: tl.constexpr):
     b1, b2 = parts_of(b)
     if TURN:
         b1, b2 = tl.trans(b1), tl.trans(b2)
-    total = tl.dot(a2, b2, input_precision="tf32")
-    total = tl.dot(a2, b1, total, input_precision="tf32")
+    total = tl.dot(a2, b1, input_precision="tf32")
     total = tl.dot(a1, b2, total, input_precision="tf32")
     return tl.dot(a1, b1, total, input_precision="tf32")
 
