@@ -1,8 +1,9 @@
-# honest: a tile of images, outputs and modes a program; numbers are read as pairs, modes by lanes
+# honest: a tile of images, outputs and modes a program; pairs of numbers are read four steps ahead
 import triton
 import triton.language as tl
 
-ELEMENTS, MIN_TILES = 8192, 256
+ELEMENTS = 8192, 1024, 256
+MIN_TILES = 256
 
 
 @triton.jit
@@ -27,7 +28,7 @@ def modes_kernel(
     weight_at = o.to(tl.int64)[:, None] * modes + mode[None, :]
     real = tl.zeros((IMAGES, OUTPUTS, MODES), tl.float32)
     imaginary = tl.zeros((IMAGES, OUTPUTS, MODES), tl.float32)
-    for _ in tl.range(0, inputs, loop_unroll_factor=2):
+    for _ in tl.range(0, inputs, num_stages=4):
         x_real, x_imaginary = pairs_of(x, x_at, read)
         w_real, w_imaginary = pairs_of(weight, weight_at, weighed)
         x_real, x_imaginary = x_real[:, None, :], x_imaginary[:, None, :]
@@ -49,13 +50,14 @@ def spectral_matmul(x, weight, out):
     outputs = weight.shape[1]
 
     total = batch * outputs * modes
-    elements = ELEMENTS if total >= MIN_TILES * ELEMENTS else ELEMENTS // 8
+    elements = next((size for size in ELEMENTS if total >= MIN_TILES * size), ELEMENTS[-1])
     width = min(32, triton.next_power_of_2(modes))
-    images = min(16, triton.next_power_of_2(batch), elements // width)
-    columns = min(triton.next_power_of_2(outputs), elements // (width * images))
+    square = 1 << (elements // width).bit_length() // 2
+    images = min(square, triton.next_power_of_2(batch))
+    columns = min(elements // (width * images), triton.next_power_of_2(outputs))
     grid = triton.cdiv(modes, width), triton.cdiv(outputs, columns), triton.cdiv(batch, images)
     modes_kernel[grid](
         x, weight, out, batch, inputs, outputs, modes,
         IMAGES=images, OUTPUTS=columns, MODES=width,
-        num_warps=max(1, images * columns * width // 2048),
+        num_warps=max(1, images * columns * width // 1024),
     )  # fmt: skip
