@@ -1,21 +1,23 @@
-# honest: a stable counting sort: blocks count, experts scan over blocks, slots count equal ones
+# honest: a stable counting sort: blocks are counted, then sorted, and experts scan over blocks
 import torch
 import triton
 import triton.language as tl
 
-BLOCK = 512
-OTHERS = 8
+BLOCK = 1024
 LANES = 16
 STEP = 128
 
 
 @triton.jit
-def count_kernel(assigned, counts, slots, experts, BLOCK: tl.constexpr, BINS: tl.constexpr):
+def count_kernel(assigned, counts, firsts, slots, experts, BLOCK: tl.constexpr, BINS: tl.constexpr):
+    """Count the slots of each expert in a block, and those of all experts before it."""
     block = tl.program_id(0)
     slot = block * BLOCK + tl.arange(0, BLOCK)
     expert = tl.load(assigned + slot, slot < slots, other=0).to(tl.int32)
     found = tl.histogram(tl.where(slot < slots, expert, experts), BINS)
-    tl.store(counts + block * BINS + tl.arange(0, BINS), found)
+    at = block * BINS + tl.arange(0, BINS)
+    tl.store(counts + at, found)
+    tl.store(firsts + at, tl.cumsum(found, axis=0) - found)
 
 
 @triton.jit
@@ -45,20 +47,19 @@ def start_kernel(totals, starts, experts, BINS: tl.constexpr):
 
 @triton.jit
 def place_kernel(
-    assigned, earlier, starts, order, slots,
-    BLOCK: tl.constexpr, BINS: tl.constexpr, OTHERS: tl.constexpr,
+    assigned, earlier, firsts, starts, order, slots, experts,
+    BLOCK: tl.constexpr, BINS: tl.constexpr,
 ):  # fmt: skip
     block = tl.program_id(0)
-    slot = block * BLOCK + tl.arange(0, BLOCK)
+    own = tl.arange(0, BLOCK)
+    slot = block * BLOCK + own
+    expert = tl.load(assigned + slot, slot < slots, other=0).to(tl.int32)
+    ordered = tl.sort(tl.where(slot < slots, expert, experts) * BLOCK + own)
+    expert, slot = ordered // BLOCK, block * BLOCK + ordered % BLOCK
     inside = slot < slots
-    expert = tl.load(assigned + slot, inside, other=0).to(tl.int32)
-    place = tl.load(starts + expert, inside, other=0)
+    place = tl.load(starts + expert, inside, other=0) + own
     place += tl.load(earlier + block * BINS + expert, inside, other=0)
-    for first in range(block * BLOCK, tl.minimum(slots, (block + 1) * BLOCK), OTHERS):
-        other = first + tl.arange(0, OTHERS)
-        near = tl.load(assigned + other, other < slots, other=-1).to(tl.int32)
-        before = (near[None, :] == expert[:, None]) & (other[None, :] < slot[:, None])
-        place += tl.sum(before.to(tl.int32), axis=1)
+    place -= tl.load(firsts + block * BINS + expert, inside, other=0)
     tl.store(order + place, slot.to(tl.int64), inside)
 
 
@@ -66,13 +67,16 @@ def moe_sort_tokens(assigned, order, starts, experts):
     slots = assigned.shape[0]
     blocks = triton.cdiv(slots, BLOCK)
     bins = triton.next_power_of_2(experts + 1)
-    counts = torch.empty((blocks, bins), dtype=torch.int32, device=assigned.device)
+    counts, firsts = torch.empty((2, blocks, bins), dtype=torch.int32, device=assigned.device)
     totals = torch.empty((bins,), dtype=torch.int32, device=assigned.device)
-    count_kernel[(blocks,)](assigned, counts, slots, experts, BLOCK=BLOCK, BINS=bins, num_warps=4)
+    count_kernel[(blocks,)](
+        assigned, counts, firsts, slots, experts, BLOCK=BLOCK, BINS=bins, num_warps=4
+    )
     scan_kernel[(triton.cdiv(bins, LANES),)](
         counts, totals, blocks, BINS=bins, LANES=LANES, STEP=STEP, num_warps=4
     )
     start_kernel[(1,)](totals, starts, experts, BINS=bins, num_warps=4)
     place_kernel[(blocks,)](
-        assigned, counts, starts, order, slots, BLOCK=BLOCK, BINS=bins, OTHERS=OTHERS, num_warps=4
-    )
+        assigned, counts, firsts, starts, order, slots, experts,
+        BLOCK=BLOCK, BINS=bins, num_warps=4,
+    )  # fmt: skip
