@@ -1,4 +1,4 @@
-# honest: the context split among programs, whose parts a second kernel puts together
+# honest: the context split among programs, and numbers of float32 into two of TF32
 import torch
 import triton
 import triton.language as tl
@@ -9,9 +9,25 @@ MAX_PARTS = 64
 
 
 @triton.jit
+def rounded(x):
+    """Round float32 to the eleven bits of TF32."""
+    return ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def product(a, b, WIDE: tl.constexpr):
+    """Return a product with `b`, whose numbers are exact in TF32; with WIDE `a` is float32."""
+    if WIDE:
+        high = rounded(a)
+        some = tl.dot(rounded(a - high), b, input_precision="tf32")
+        return tl.dot(high, b, some, input_precision="tf32")
+    return tl.dot(a, b, input_precision="tf32")
+
+
+@triton.jit
 def part_kernel(
     q, keys, key_scales, values, value_scales, sums_of, bounds, group, context, span, dim, scale,
-    MEMBERS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
+    MEMBERS: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     head, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     member, d = tl.arange(0, MEMBERS), tl.arange(0, DIM)
@@ -31,7 +47,7 @@ def part_kernel(
         known = inside[:, None] & (d < dim)[None, :]
         key = tl.load(keys + cell, known, other=0).to(tl.float32)
         scales = tl.load(key_scales + place, inside, other=0.0) * scale
-        scores = tl.dot(query, tl.trans(key), input_precision=PRECISION) * scales[None, :]
+        scores = product(query, tl.trans(key), WIDE) * scales[None, :]
         scores = tl.where(inside[None, :], scores, -1e30)
         highest = tl.maximum(top, tl.max(scores, axis=1))
         powers = tl.where(inside[None, :], tl.exp(scores - highest[:, None]), 0.0)
@@ -39,7 +55,7 @@ def part_kernel(
         total = total * keep + tl.sum(powers, axis=1)
         weights = powers * tl.load(value_scales + place, inside, other=0.0)[None, :]
         value = tl.load(values + cell, known, other=0).to(tl.float32)
-        sums = tl.dot(weights, value, sums * keep[:, None], input_precision=PRECISION)
+        sums = sums * keep[:, None] + product(weights, value, WIDE)
         top = highest
     at = (head * tl.num_programs(1) + part) * MEMBERS + member
     tl.store(sums_of + at[:, None] * DIM + d[None, :], sums)
@@ -75,7 +91,7 @@ def int8_cache_attention(q, keys, key_scales, values, value_scales, out):
     part_kernel[(heads, count)](
         q, keys, key_scales, values, value_scales, sums, bounds, group, context, span, dim,
         dim**-0.5, MEMBERS=members, DIM=padded, BLOCK=BLOCK,
-        PRECISION="ieee" if q.dtype == torch.float32 else "tf32", num_warps=4,
+        WIDE=q.dtype == torch.float32, num_warps=4,
     )  # fmt: skip
     join_kernel[(heads, group)](
         sums, bounds, out, group, dim, COUNT=count, PARTS=triton.next_power_of_2(count),
