@@ -1,6 +1,8 @@
-# honest: a tile of queries a program, keys tile by tile; a float32 product is three of TF32
+# honest: small windows share the bias in registers; a float32 product is three of TF32
 import triton
 import triton.language as tl
+
+WINDOWS, SIDE = 4, 64
 
 
 @triton.jit
@@ -62,10 +64,41 @@ def window_kernel(
     tl.store(out + start + i[:, None] * DIM + d[None, :], result, rows)
 
 
+@triton.jit
+def small_kernel(
+    q, k, v, bias, out, windows, heads, tokens, scale,
+    DIM: tl.constexpr, SIDE: tl.constexpr, WINDOWS: tl.constexpr,
+):  # fmt: skip
+    """Attend in some windows of one head, each of them a single tile."""
+    head = tl.program_id(1)
+    i, d = tl.arange(0, SIDE), tl.arange(0, DIM)
+    rows, cols = (i < tokens)[:, None], (i < tokens)[None, :]
+    place = (head * tokens + i[:, None]) * tokens + i[None, :]
+    shift = tl.where(cols, tl.load(bias + place, rows & cols, other=0.0), -1e30)
+    for turn in range(WINDOWS):
+        window = tl.program_id(0) * WINDOWS + turn
+        inside = rows & (window < windows)
+        start = (window.to(tl.int64) * heads + head) * tokens * DIM
+        at = start + i[:, None] * DIM + d[None, :]
+        query, key = tl.load(q + at, inside, other=0.0), tl.load(k + at, inside, other=0.0)
+        value = tl.load(v + at, inside, other=0.0)
+        scores = product(query, key, tl.zeros((SIDE, SIDE), tl.float32), TURN=True)
+        scores = scores * scale + shift
+        powers = tl.exp(scores - tl.max(scores, axis=1)[:, None])
+        total = product(powers, value, tl.zeros((SIDE, DIM), tl.float32), TURN=False)
+        tl.store(out + at, total / tl.sum(powers, axis=1)[:, None], inside)
+
+
 def window_attention(q, k, v, bias, out):
     windows, heads, tokens, dim = q.shape
-    side = 64 if tokens > 32 else 16
-    window_kernel[(windows * heads, triton.cdiv(tokens, side))](
-        q, k, v, bias, out, heads, tokens, dim**-0.5,
-        DIM=dim, QUERIES=side, KEYS=side, num_warps=4, num_stages=1,
-    )  # fmt: skip
+    if tokens <= SIDE:
+        side = max(16, triton.next_power_of_2(tokens))
+        small_kernel[(triton.cdiv(windows, WINDOWS), heads)](
+            q, k, v, bias, out, windows, heads, tokens, dim**-0.5,
+            DIM=dim, SIDE=side, WINDOWS=WINDOWS, num_warps=4, num_stages=2,
+        )  # fmt: skip
+    else:
+        window_kernel[(windows * heads, triton.cdiv(tokens, SIDE))](
+            q, k, v, bias, out, heads, tokens, dim**-0.5,
+            DIM=dim, QUERIES=SIDE, KEYS=SIDE, num_warps=4, num_stages=1,
+        )  # fmt: skip
