@@ -211,6 +211,10 @@ def _compare(filters: Filters) -> None:
         runs = runs.filter(created_at__date__lte=filters.until)
     rows, agents = rows_of(runs.order_by(*NEWEST_FIRST)), Agent.objects.in_bulk()
     rows = rows[np.unique(place_numbers(rows)[0], return_index=True)[1]]
+    cells = [tuple(row) for row in rows[["task", "agent", "hardware"]].tolist()]
+    of_arena = {cell for cell, own in zip(cells, rows["by_arena"], strict=True) if own}
+    beside = [cell in of_arena for cell in cells]
+    rows = rows[rows["by_arena"] | ~np.array(beside, bool)]  # users add no repeats to the arena's
     kept = results(snapshot(), board(filters).filters)
     assert sorted(kept["run"].tolist()) == sorted(rows["run"].tolist()), filters
     shown = board(filters)
