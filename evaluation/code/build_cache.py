@@ -20,10 +20,13 @@ from evaluation.types import CompilerOutput, from_json, to_json
 logger = logging.getLogger(__name__)
 
 DONE = "build.json"
+SCRATCH = "compiled"
+"""Folder of a cache with what trusted processes compile while they run."""
 MAX_RETAINED = 256 << 20
 """Bytes of one artefact."""
 ROOM = 20 << 30
-"""Bytes of all artefacts of a cache; the least recently used are removed first."""
+"""Bytes of all artefacts of a cache, and of its scratch folders. The least recently used go first.
+"""
 IN_USE_SECONDS = 3600.0
 """An artefact used within this time is never removed."""
 
@@ -62,12 +65,26 @@ def made(
         (workshop / DONE).write_text(json.dumps(to_json(outputs)))
         untrusted_files.make_readable(workshop)
         add_folder(workshop, folder)
+    cache = folder.parent.parent
     try:
-        if _long_ago(folder.parent.parent / "room-made"):
-            make_room(folder.parent)
+        if _long_ago(cache / "room-made"):
+            for kept in (folder.parent, cache / SCRATCH):
+                if kept.is_dir():
+                    make_room(kept)
     except Exception:  # of others' builds: this one has no part in it
-        logger.exception("no room is made in %s", folder.parent)
+        logger.exception("no room is made in %s", cache)
     return outputs
+
+
+def scratch_folder(cache: Path, name: str) -> Path:
+    """Return the folder where processes of a trusted build keep what they compile, marked as used.
+
+    Each size that a baseline is compiled for leaves files there.
+    """
+    folder = cache / SCRATCH / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / DONE).touch()
+    return folder
 
 
 def arrived(folder: Path | None, name: str, origin: str) -> Path | None:

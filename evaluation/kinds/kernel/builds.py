@@ -127,8 +127,8 @@ def baselines(task: Task, cache: Path) -> list[Build]:
     source, operator = task.track.source, task.operator
     if source != "torch":
         alone = build(task, source, _baseline_files(task), cache, "baseline")
-        return [_keeping(alone, cache / "compiled" / alone.folder.name)]
-    scratch = cache / "inductor"
+        return [_keeping(alone, build_cache.scratch_folder(cache, alone.folder.name))]
+    scratch = build_cache.scratch_folder(cache, f"torch-{operator.name}")
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(scratch)}
     endings = {"eager": torch_variants.EAGER, "compile": torch_variants.COMPILED}
 
@@ -150,5 +150,4 @@ def baselines(task: Task, cache: Path) -> list[Build]:
 
 def _keeping(made: Build, scratch: Path, environment: Mapping[str, str] | None = None) -> Build:
     """Return a baseline whose scratch folder, with what it compiles, is kept."""
-    scratch.mkdir(parents=True, exist_ok=True)
     return dataclasses.replace(made, trusted=True, scratch=scratch, environment=environment or {})

@@ -77,6 +77,20 @@ def test_what_is_wrong_with_the_builds_of_others_decides_nothing(
     assert build(task, "cpp", {task.target_file: SOURCE}, tmp_path).outputs[0].ok
 
 
+def test_scratch_folders_of_baselines_are_bounded_too(tmp_path: Path, task: Task) -> None:
+    old = build_cache.scratch_folder(tmp_path, "torch-old")
+    for path in (old / build_cache.DONE, old):
+        os.utime(path, (0, 0))
+    (old.parent / "killed").mkdir()
+    os.utime(old.parent / "killed", (0, 0))
+    build(task, "cpp", {task.target_file: SOURCE}, tmp_path)
+    assert {path.name for path in old.parent.iterdir()} == {"torch-old"}
+    (old / "kernel.so").write_bytes(bytes(ROOM))
+    build_cache.make_room(old.parent, ROOM)
+    assert not old.exists()
+    assert build_cache.scratch_folder(tmp_path, "torch-old") == old
+
+
 def test_outputs_of_an_earlier_build_are_marked_as_reused(tmp_path: Path, task: Task) -> None:
     first, second = (build(task, "cpp", {task.target_file: SOURCE}, tmp_path) for _ in range(2))
     assert [output.reused for output in (*first.outputs, *second.outputs)] == [False, True]
