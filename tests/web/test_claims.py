@@ -171,6 +171,14 @@ def test_versions_of_the_judge_are_named_from_the_oldest_to_the_newest(
     assert "by versions 8 (1 kernel), 9 (1 kernel) and 10 (1 kernel) of the judge" in page
 
 
+@pytest.mark.parametrize(("version", "noted"), [("9", True), ("12", True), ("13", False)])
+def test_speedups_over_a_slow_compiled_baseline_are_noted(
+    client: Any, tmp_path: Path, version: str, noted: bool
+) -> None:
+    load_claims(tmp_path, [kernel_line(1, speedup=1.9, judged_judge_version=version)])
+    assert ("speedups over it can be too large" in text_of(client, "/claims/")) is noted
+
+
 def test_pages_name_the_judge_of_each_verdict_and_the_limit_that_it_met(
     client: Any, tmp_path: Path
 ) -> None:

@@ -47,6 +47,8 @@ SELECTS = (
     ("device", "Judged on", "All devices"),
 )
 ALL_PROBLEMS = "all"
+LAST_WITH_SLOW_BASELINE = "12"
+"""Newest version of the judge that compiled the baseline for any shape."""
 COLUMNS = (
     "id", "collection", "model", "suite", "level", "problem", "task", "sample", "sha256", "source",
     "language", "claimed_right", "claimed_speedup", "claimed_hardware", "claimed_baseline",
@@ -87,6 +89,9 @@ def claims(request: HttpRequest) -> HttpResponse:
         "chart": claims_chart(found),
         "collections": _collections(found),
         "files": _files(found),
+        "slow_baseline": any(
+            age_of(each.judge_version) <= age_of(LAST_WITH_SLOW_BASELINE) for each in found
+        ),
         "filters": filters,
         "narrowed": bool(filters.chosen),
         "query": f"?{query}" if query else "",
