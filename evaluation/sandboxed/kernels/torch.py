@@ -49,10 +49,7 @@ COMPILER_IMPORTS = (
 """Modules that its first call imports. On a GPU they might start CUDA, which a fork cannot use."""
 IMPORTS_TRITON = re.compile(r"^[ \t]*(import|from)\b.*\btriton\b", re.MULTILINE)
 MAX_SHAPES = 1 << 12
-"""Recompilations that `torch.compile` may make for other shapes and dtypes.
-
-A verdict has some forty cases; the default of eight would silently run the rest eagerly.
-"""
+"""Recompilations for other cases. After eight, its default, `torch.compile` would run eagerly."""
 
 
 class TorchLoader(Loader):
@@ -80,7 +77,7 @@ class TorchLoader(Loader):
             built_extensions.replace_load_inline(folder)
         source = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
         if "compile" in source:  # if only in a comment, it pays for an import
-            _allow_recompilations()
+            _prepare_compiler()
         if IMPORTS_TRITON.search(source):
             triton.interpret_without_gpu()
         module = load_module(folder / f"{entry}.py")
@@ -104,12 +101,14 @@ def _keep_headers_in(folder: str) -> None:
         chosen._HEADER_LOCK_DIR = f"{folder}/precompiled_headers/locks"
 
 
-def _allow_recompilations() -> None:
-    """Let `torch.compile` compile as many cases as there are."""
+def _prepare_compiler() -> None:
+    """Let `torch.compile` compile all cases, and start no thread to show its progress."""
     import torch._dynamo  # takes a second or two
 
     torch._dynamo.config.recompile_limit = MAX_SHAPES
     torch._dynamo.config.accumulated_recompile_limit = MAX_SHAPES
+    progress: Any = torch.hub
+    progress.tqdm.monitor_interval = 0  # it would wake after each suspension, on the same core
 
 
 class TorchKernel:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import io
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -334,3 +336,16 @@ def test_a_compiler_is_not_given_up_on_after_eight_shapes(tmp_path: Path) -> Non
         TORCH.build({"twice.py": COUNTS}, TASK, tmp_path)
         answer = loader("torch").load(tmp_path, "twice").function
         assert [answer(torch.zeros(n), 2.0)[1] for n in range(2, 22)] == list(range(1, 21))
+
+
+def test_progress_of_a_compiler_has_no_thread(tmp_path: Path) -> None:
+    """It would wake at the end of each suspension, and wait for the core of the launches."""
+    tqdm = pytest.importorskip("tqdm").tqdm
+    TORCH.build({"twice.py": COUNTS}, TASK, tmp_path)
+    interval = tqdm.monitor_interval
+    try:
+        loader("torch").load(tmp_path, "twice")
+        assert list(tqdm(range(3), file=io.StringIO())) == [0, 1, 2]
+    finally:
+        tqdm.monitor_interval = interval
+    assert "tqdm_monitor" not in [thread.name for thread in threading.enumerate()]
