@@ -241,7 +241,7 @@ def load_operator(
         configurations = read_configurations(table, arguments, kind, path.name)
     limits, domain, cases = configurations
     source = read_source(table)
-    _check_syntax(path / "reference.py")
+    tree = _parsed(path / "reference.py")
     operator = Operator(
         name=path.name,
         title=table.string("title"),
@@ -255,7 +255,7 @@ def load_operator(
         limits=limits,
         tolerance=_tolerance(table, path, domain) if has_tolerance else {},
         cases=cases,
-        prompt=_prompt(path),
+        prompt=_prompt(path, tree),
         folder=path,
         languages=languages,
         input_families=_families(table),
@@ -267,10 +267,12 @@ def load_operator(
     return operator
 
 
-def _check_syntax(path: Path) -> None:
-    """Compile a `reference.py` without running it. Raises TaskError naming the file and line."""
+def _parsed(path: Path) -> ast.Module:
+    """Return a `reference.py`, compiled and not run. Raises TaskError naming the file and line."""
     try:
-        compile(read_text(path), path, "exec", dont_inherit=True)
+        tree = ast.parse(read_text(path), path)
+        compile(tree, path, "exec", dont_inherit=True)
+        return tree
     except SyntaxError as error:
         raise TaskError(f"{path}: line {error.lineno or 1}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
@@ -290,13 +292,13 @@ def _category(table: Table, path: Path, is_imported: bool) -> str:
     return category
 
 
-def _prompt(path: Path) -> str:
+def _prompt(path: Path, tree: ast.Module) -> str:
     """Return `prompt.md`, or else the docstring of the reference."""
     if (path / "prompt.md").is_file():
         return read_text(path / "prompt.md")
-    source = path / "reference.py"
-    docstring = ast.get_docstring(ast.parse(read_text(source)))
+    docstring = ast.get_docstring(tree)
     if not docstring:
+        source = path / "reference.py"
         raise TaskError(f"{source}: begin with a docstring, which is the prompt; or add prompt.md")
     return docstring
 
