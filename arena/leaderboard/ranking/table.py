@@ -153,9 +153,7 @@ class Table:
         A run of a user counts only where the arena itself has none, of any repeat: else users could
         add repeats to the results of its agents.
         """
-        chosen = np.flatnonzero(mask)
-        last: NDArray[Any] = chosen[last_of_each(self.place[chosen])]
-        return last[_without_users(self.rows.among(last))]
+        return _newest_of(self.rows, self.place, np.flatnonzero(mask))
 
     def mask(self, values: Mapping[str, str]) -> Mask:
         """Return the rows that have these values of filters; an empty value leaves all."""
@@ -175,8 +173,8 @@ def table_of(rows: Columns, catalog: Catalog) -> Table:
     places = place_numbers(rows)[0]
     order = np.lexsort((rows["created"], rows["by_arena"], places))
     rows, places = rows.among(order), places[order]
-    newest = last_of_each(places)
-    newest[newest] = _without_users(rows.among(newest))
+    newest = np.zeros(len(places), bool)
+    newest[_newest_of(rows, places, np.arange(len(places)))] = True
     tasks, of_task = np.unique(rows["task"], return_inverse=True)
     facts = [catalog.tasks[pk] for pk in tasks.tolist()]
     families = sorted({name for each in facts for name in each.families})
@@ -218,6 +216,12 @@ def _in_use(judge: Facet, created: NDArray[Any]) -> Facet:
         return judge
     latest = order[np.maximum(np.searchsorted(since[order], created, "right") - 1, 0)]
     return replace(judge, numbers=np.where(judged, judge.numbers, latest))
+
+
+def _newest_of(rows: Columns, places: NDArray[Any], chosen: NDArray[Any]) -> NDArray[Any]:
+    """Return the newest row of each place among the chosen (see `Table.newest_among`)."""
+    last: NDArray[Any] = chosen[last_of_each(places[chosen])]
+    return last[_without_users(rows.among(last))]
 
 
 def _without_users(rows: Columns) -> Mask:
