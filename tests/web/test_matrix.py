@@ -51,10 +51,11 @@ def test_bar_is_the_logarithm_of_a_speedup(speedup, height, top):
 @pytest.mark.parametrize(
     ("speedups", "full"), [((1.03, 0.9), 1.25), ((1.9, None), 2.0), ((0.2, 1.0), 4.0), ((), 1.25)]
 )
-def test_full_height_is_the_least_that_cuts_no_bar(speedups, full):
+def test_full_height_is_the_smallest_without_a_cut_bar(speedups, full):
     cells = [None, *(Cell("r", each) for each in speedups)]
-    assert full_height([cells]) == full
-    assert all(cell is None or cell.full == full for cell in scaled(cells, full))
+    found, [drawn] = scaled([cells])
+    assert full_height([cells]) == found == full
+    assert drawn == cells and all(cell is None or cell.full == full for cell in drawn)
 
 
 def test_cell_without_a_known_reason_has_a_cross():

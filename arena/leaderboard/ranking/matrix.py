@@ -63,9 +63,10 @@ def full_height(lines: Iterable[Iterable[Cell | None]]) -> float:
     return next((each for each in FULL_HEIGHTS if math.log(each) >= most), FULL_HEIGHTS[-1])
 
 
-def scaled(cells: Iterable[Cell | None], full: float) -> list[Cell | None]:
-    """Return the cells with bars of this full height."""
-    return [cell and replace(cell, full=full) for cell in cells]
+def scaled(lines: Sequence[Sequence[Cell | None]]) -> tuple[float, list[list[Cell | None]]]:
+    """Return the full height of the bars of these lines, and the cells with bars of it."""
+    full = full_height(lines)
+    return full, [[cell and replace(cell, full=full) for cell in line] for line in lines]
 
 
 def matrix(shown: Snapshot, of: Board, agents: Sequence[Agent]) -> list[Line]:

@@ -18,7 +18,7 @@ from arena.charts import Figure
 from arena.leaderboard.charts import frontier_chart, generalization_chart
 from arena.leaderboard.ranking.boards import Board, board, categories, options, results
 from arena.leaderboard.ranking.frontier import Frontier, frontier, memory_frontier
-from arena.leaderboard.ranking.matrix import full_height, matrix, scaled, tasks_of
+from arena.leaderboard.ranking.matrix import matrix, scaled, tasks_of
 from arena.leaderboard.ranking.rankings import Row
 from arena.leaderboard.ranking.results import Snapshot, snapshot
 from arena.leaderboard.ranking.suite_scores import FAST_P, fast_p
@@ -145,13 +145,13 @@ def _matrix(request: HttpRequest, shown: Board) -> dict[str, Any]:
     tasks = [task for _, task in tasks_of(shown)] if shown.size <= MAX_TASKS_LISTED else []
     lines = matrix(snapshot(), shown, [row.agent for row in page.object_list]) if tasks else []
     slugs = [task.slug for task in tasks]
-    full = full_height(line.cells for line in lines)
+    full, cells = scaled([line.cells for line in lines])
     return {
         "full": full,
         "groups": [(name, len(list(of))) for name, of in groupby(task.category for task in tasks)],
         "lines": [
-            {"agent": line.agent, "cells": list(zip(scaled(line.cells, full), slugs, strict=True))}
-            for line in lines
+            {"agent": line.agent, "cells": list(zip(own, slugs, strict=True))}
+            for line, own in zip(lines, cells, strict=True)
         ],
         "page": page,
     }

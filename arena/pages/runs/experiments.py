@@ -110,13 +110,14 @@ def _matrix(summary: ExperimentSummary) -> dict[str, Any]:
 
     rows = sorted(summary.rows, key=lambda row: (row.hardware.name, group(row), row.task.slug))
     slugs = [row.task.slug for row in rows]
-    cells = [[_cell(row.cells[n]) for row in rows] for n in range(len(summary.agents))]
-    full = matrix.full_height(cells)
+    full, cells = matrix.scaled(
+        [[_cell(row.cells[n]) for row in rows] for n in range(len(summary.agents))]
+    )
     return {
         "full": full,
         "groups": [(name, len(list(of))) for name, of in groupby(rows, key=group)],
         "lines": [
-            {"agent": agent, "cells": list(zip(matrix.scaled(line, full), slugs, strict=True))}
+            {"agent": agent, "cells": list(zip(line, slugs, strict=True))}
             for agent, line in zip(summary.agents, cells, strict=True)
         ],
         "table": [(row, zip(summary.agents, row.cells, strict=True)) for row in summary.rows],
