@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import statistics
 import sys
@@ -128,7 +127,7 @@ def _ratio(rows: Mapping[str, Mapping[str, float]]) -> float:
     The judge chooses by the geometric mean over the cases.
     """
     mean = {
-        name: math.exp(statistics.fmean(math.log(row[name]) for row in rows.values()))
+        name: statistics.geometric_mean(row[name] for row in rows.values())
         for name in (EAGER, STATIC, ANY_SHAPE)
     }
     return round(min(mean[EAGER], mean[ANY_SHAPE]) / min(mean[EAGER], mean[STATIC]), 3)
