@@ -64,9 +64,7 @@ def test_hidden_run_is_not_missing(client, judged, experiment):
     assert hidden.pk not in page.content.decode()
 
 
-def test_page_of_an_experiment_that_was_imported_in_part_says_what_is_missing(
-    client, judged, experiment
-):
+def test_page_of_an_experiment_imported_in_part_names_its_missing_runs(client, judged, experiment):
     judged("new", "relu", 2.0, imported_at=timezone.now())
     page = " ".join(client.get("/experiments/ab/").content.decode().split())
     assert "measured in parts: 7 of its 8 runs have not been run yet" in page

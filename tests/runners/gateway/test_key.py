@@ -49,7 +49,7 @@ def test_key_in_a_providers_error_reaches_neither_agent_nor_trace(
 
 
 def test_account_of_the_operator_is_not_named_to_the_agent() -> None:
-    """What an agent prints is public."""
+    """The output of an agent is public."""
     names = ("openai-organization", "openai-project", "anthropic-organization-id", "set-cookie")
 
     async def named(request: web.Request, _b: Bench) -> web.StreamResponse:

@@ -412,7 +412,7 @@ def test_recorded_calls_are_replayed_and_further_ones_go_to_the_provider(tmp_pat
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
 def test_a_rate_limit_delays_what_exceeds_it(path: str) -> None:
-    """What costs nothing counts too: it is asked for in the name of the same account."""
+    """Free requests count too: they are made in the name of the same account."""
 
     async def case() -> None:
         clock = FastClock()
