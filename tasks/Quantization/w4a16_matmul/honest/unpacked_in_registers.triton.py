@@ -25,7 +25,7 @@ def product(values, weights, total, WIDE: tl.constexpr):
 
 @triton.jit
 def matmul_kernel(
-    x, packed, scales, zeros, out, m, n, groups, per_part,
+    x, packed, exponents, zeros, out, m, n, groups, per_part,
     HALF: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
     TYPE: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
@@ -42,7 +42,8 @@ def matmul_kernel(
         at = group * HALF + byte
         place = own[None, :] * length + at[:, None]
         pairs = tl.load(packed + place, (col < n)[None, :], other=0).to(tl.int32)
-        scale = tl.load(scales + own * groups + group, col < n, other=0.0).to(tl.float32)
+        power = tl.load(exponents + own * groups + group, col < n, other=0).to(tl.int32)
+        scale = (power << 23).to(tl.float32, bitcast=True)
         zero = tl.load(zeros + own * groups + group, col < n, other=0).to(tl.int32)
         even = tl.load(x + wide + 2 * at[None, :], inside, other=0.0).to(TYPE)
         odd = tl.load(x + wide + 2 * at[None, :] + 1, inside, other=0.0).to(TYPE)
@@ -64,9 +65,9 @@ def sum_kernel(parts, out, count, PARTS: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(out + at, total, at < count)
 
 
-def w4a16_matmul(x, packed, scales, zeros, out):
+def w4a16_matmul(x, packed, exponents, zeros, out):
     m, n = out.shape
-    groups = scales.shape[1]
+    groups = exponents.shape[1]
     half = packed.shape[1] // groups
     rows = 16 if m <= 16 else (64 if m <= 64 else 128)
     cols = 32 if m <= 16 else 128
@@ -78,7 +79,7 @@ def w4a16_matmul(x, packed, scales, zeros, out):
         whole = torch.empty((parts, m, n), dtype=torch.float32, device=x.device)
     # Numbers of bfloat16 are exact in TF32, and so are all weights.
     matmul_kernel[(triton.cdiv(m, rows), triton.cdiv(n, cols), parts)](
-        x, packed, scales, zeros, whole, m, n, groups, per_part,
+        x, packed, exponents, zeros, whole, m, n, groups, per_part,
         HALF=half, ROWS=rows, COLS=cols,
         TYPE=tl.float16 if x.dtype == torch.float16 else tl.float32,
         WIDE=x.dtype == torch.float32, num_warps=4 if m <= 64 else 8,
