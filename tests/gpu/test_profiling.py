@@ -35,7 +35,7 @@ extern "C" int centred(const centred_args* args, cudaStream_t stream) {
 }
 """
 
-pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.usefixtures("fork_server")]
 
 
 def task_for(language: str) -> Task:
