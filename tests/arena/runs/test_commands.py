@@ -313,6 +313,13 @@ def test_experiment_list_names_readable_plans():
         assert name in output and list(experiments.read_plan(name).cells())
 
 
+@pytest.mark.parametrize("number", ["0", "-2"])
+def test_experiment_refuses_fewer_than_one_run_at_a_time(number: str) -> None:
+    with pytest.raises(CommandError, match=f"--at-once {number}: name a whole number"):
+        call("experiment", "any", "--until-done", f"--at-once={number}")
+    assert not Experiment.objects.exists()
+
+
 @pytest.mark.parametrize("option", ["--at-once=2", "--start-within=9", "--continue=r.jsonl"])
 def test_experiment_option_for_until_done_alone_is_refused(plan, option):
     name = option.partition("=")[0]

@@ -80,6 +80,8 @@ class Command(BaseCommand):
             for name in experiments.built_in():
                 self.stdout.write(f"{name:<20} {experiments.read_plan(name).title}")
             return
+        if options["at_once"] is not None and options["at_once"] < 1:
+            raise CommandError(f"--at-once {options['at_once']}: name a whole number of 1 or more.")
         if options["export"]:
             self._require_place(options["export"])
         try:
