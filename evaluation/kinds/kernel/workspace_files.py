@@ -41,7 +41,7 @@ inputs: large, tiny, with outliers, shifted, structured and cancelling. At the e
 you are not shown, from this domain:
 
 {domain}
-
+{timed}
 An output y is right when |y - y*| <= c1 u |y*| + c2 6.0e-8 sqrt(K) s, where y* is the exact answer,
 u the unit roundoff of the output, s its `magnitude` and K its `reduction` (both in `reference.py`):
 the accuracy of a careful float32 implementation.
@@ -63,6 +63,11 @@ share of memory and compute, occupancy, registers, what warps wait for. `./arena
 another case than the largest. It needs a GPU, counts as no round, and a run has a dozen.
 """
 
+_TIMED = """
+Timed launches have other values. What the text above says of inputs holds there as well; what only
+`inputs` in `reference.py` makes of them, such as an order or a sum, need not.
+"""
+
 _BASELINE = "The file holds the baseline: what it does now is what must be beaten."
 _SKELETON = "The file is a skeleton. To be beaten: `reference`, eager or compiled."
 
@@ -81,6 +86,9 @@ def starter_files(task: Task) -> dict[str, str]:
         "outputs": " and ".join(f"`{argument.name}`" for argument in operator.outputs),
         "parameters": ", ".join(argument.name for argument in operator.arguments),
     }
+    reference = read_text(operator.folder / "reference.py")
+    # Structured inputs of an imported problem, which its code alone describes, are drawn whole.
+    draws_its_own = operator.source is None and "def inputs(" in reference
     brief = _BRIEF.format(
         **words,
         title=operator.title,
@@ -93,6 +101,7 @@ def starter_files(task: Task) -> dict[str, str]:
         start=_BASELINE if from_baseline else _SKELETON,
         cases=_case_table(operator, task.cases(Split.SEEN)),
         domain=_domain_table(task),
+        timed=_TIMED if draws_its_own else "",
         rules=language.texts.rules,
         profile=_PROFILE if language.texts.profiled else "",
     )
@@ -100,7 +109,7 @@ def starter_files(task: Task) -> dict[str, str]:
     files = {
         task.target_file: operator.baseline(track.source) if from_baseline else skeleton,
         "TASK.md": brief,
-        "reference.py": read_text(operator.folder / "reference.py"),
+        "reference.py": reference,
     }
     return files | ({f"{operator.name}.h": header} if header else {})
 

@@ -180,6 +180,12 @@ def test_starter_files_are_complete_and_show_nothing_hidden(name: str, track: st
         assert example.source not in text
 
 
+@pytest.mark.parametrize(("name", "limited"), [("rope", True), ("gelu_tanh", False)])
+def test_brief_limits_rules_of_inputs_to_those_of_its_text(name: str, limited: bool) -> None:
+    brief = starter_files(load_task(TASKS, name, "torch-to-torch"))["TASK.md"]
+    assert ("`inputs` in `reference.py` makes" in brief) == limited
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_starter_target_is_the_baseline_or_a_skeleton(name: str) -> None:
     operator = load_operator(folder_of(TASKS, name))
