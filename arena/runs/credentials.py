@@ -5,7 +5,8 @@ machine holds. A row that has ended keeps its lease, which names the machine, so
 run is written in the transaction that stores its verdict. Minutes later the role sees it no more.
 
 A role reads, and does not change, the broken runs that the runs it sees continue, however many. It
-cannot write which run another continues, else it could open any private run by that.
+cannot write which run another continues, else it could open any private run by that, nor whether a
+run is the arena's own.
 
 Limitation: every worker writes the standings, and names in the catalogue are readable. So a stolen
 role can forge verdicts of its device and figures on boards, until it is revoked.
@@ -41,7 +42,9 @@ READABLE = (
     "catalog_worker", "catalog_catalogsync", "leaderboard_composition", "curation_check",
 )  # fmt: skip
 RUN_COLUMNS = ", ".join(
-    f'"{field.column}"' for field in Run._meta.local_concrete_fields if field.name != "continues"
+    f'"{field.column}"'
+    for field in Run._meta.local_concrete_fields
+    if field.name not in ("continues", "by_arena")
 )
 GRANTS: Mapping[str, str] = {
     "accounts_user": "SELECT (id, is_staff)",

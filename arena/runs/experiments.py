@@ -271,7 +271,7 @@ def with_user(found: QuerySet[Experiment], user: Viewer) -> QuerySet[Experiment]
 
     Users title their experiments, which could else be taken for those of the arena.
     """
-    of_users = Run.objects.visible_to(user).filter(experiment=OuterRef("pk"), owner__is_staff=False)
+    of_users = Run.objects.visible_to(user).filter(experiment=OuterRef("pk"), by_arena=False)
     names = of_users.order_by("created_at", "id").values("owner__username")
     return found.annotate(by_user=Subquery(names[:1]))
 

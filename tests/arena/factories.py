@@ -159,7 +159,9 @@ def judged_run(by: str, on: str = "relu", speedup: float | None = None, **more: 
         numbers = {"speedup": speedup, "low": speedup / width, "high": speedup * width}
         numbers |= {f"unseen_{name}": value for name, value in numbers.items()}
     status = "passed" if speedup else "failed"
+    owner = more.get("owner")
     values = {"status": status, "rounds": 1, "judge_version": "1", **numbers, **more}
+    values.setdefault("by_arena", owner is None or owner.is_staff)
     run = Run.objects.create(task_version=version, agent=agent, **values)
     keep_standing(run)
     return run

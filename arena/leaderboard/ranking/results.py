@@ -43,7 +43,7 @@ from evaluation.judge.kinds import kind_of, kinds
 T = TypeVar("T")
 
 OF_RUN = (
-    "owner", "owner__is_staff", "experiment", "created_at", "started_at", "ended_at", "status",
+    "by_arena", "experiment", "created_at", "started_at", "ended_at", "status",
     "rounds", "judge_version", "answered_by", "noisy", *SCORES,
 )  # fmt: skip
 MAX_COMPUTED = 512
@@ -218,12 +218,12 @@ def _row(
     of_run: Sequence[Any],
 ) -> tuple[Any, ...]:
     """Return the columns of a run, from those that OF_RUN names and its ratio of memory."""
-    owner, staff, experiment, created, started, ended, *rest = of_run
+    by_arena, experiment, created, started, ended, *rest = of_run
     status, rounds, judge, answered, noisy, *scores = rest
     seconds = (ended - started).total_seconds() if started and ended else 0.0
     passed = status == RunStatus.PASSED
     times = created.timestamp(), seconds, rounds
-    facts = run, judge, answered, owner is None or staff, passed, noisy
+    facts = run, judge, answered, by_arena, passed, noisy
     return (*place, experiment or 0, version, *facts, *scores, *times, *spent)
 
 

@@ -223,7 +223,7 @@ def _number(request: HttpRequest, name: str) -> int:
 def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
     """Return the context of a run's page, without the trace."""
     may_change = Run.objects.changeable_by(request.user).contains(shown)
-    of_user = shown.owner is not None and not shown.owner.is_staff and not shown.is_external
+    of_user = not shown.by_arena and not shown.is_external
     upto = request.GET.get("upto", "")
     past = past_of(shown, _number(request, "upto")) if upto.isdecimal() else None
     return {

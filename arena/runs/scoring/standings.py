@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Case, F, Q, When, Window
+from django.db.models import F, Window
 from django.db.models.functions import RowNumber
 
 from arena.catalog.models import Agent
@@ -28,13 +28,7 @@ from arena.runs.scoring.answered import keep_answered
 from arena.runs.scoring.records import all_records, refresh_records
 from arena.runs.states import RUN_JUDGED, Visibility
 
-BY_ARENA = Q(owner=None) | Q(owner__is_staff=True)
-"""Runs of the arena itself: those of the command line and of staff."""
-NEWEST_FIRST = (
-    Case(When(BY_ARENA, then=0), default=1),
-    F("created_at").desc(),
-    F("id").desc(),
-)
+NEWEST_FIRST = (F("by_arena").desc(), F("created_at").desc(), F("id").desc())
 PLACE = ("task_version__task", "agent", "hardware", "repeat")
 BATCH = 2000
 

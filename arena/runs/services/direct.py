@@ -60,6 +60,7 @@ def submit_kernel(
             agent=direct_agent(),
             hardware=hardware,
             owner=owner,
+            by_arena=owner.is_staff,
             label=label[:100],
             visibility=visibility,
             budget={"rounds": 1},

@@ -103,6 +103,7 @@ def start_external_run(
             agent=external_agent(owner, name, model),
             hardware=hardware,
             owner=owner,
+            by_arena=owner.is_staff,
             budget=checked_budget(budget),
             label=label[:100],
             visibility=visibility,

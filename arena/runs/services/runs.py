@@ -94,6 +94,7 @@ def start_run(
             agent=agent,
             hardware=hardware,
             owner=owner,
+            by_arena=owner is None or owner.is_staff if continues is None else continues.by_arena,
             budget=checked_budget(budget),
             label=label[:100],
             experiment=experiment,

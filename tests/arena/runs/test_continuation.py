@@ -70,6 +70,13 @@ def test_interrupted_run_that_used_a_free_model_is_started_anew(start):
     assert broken(start(), cost_usd=0.0).continued_by.status == RunStatus.QUEUED
 
 
+def test_continued_run_of_a_user_stays_one_where_the_user_joins_the_staff(start, alice):
+    run = broken(start(owner=alice))
+    alice.is_staff = True
+    alice.save()
+    assert not services.continue_run(run, alice).by_arena
+
+
 @pytest.mark.parametrize("cost_usd", [0.01, None])
 def test_interrupted_run_that_cost_something_waits_for_a_request(start, cost_usd):
     run = broken(start(), cost_usd)

@@ -176,6 +176,10 @@ def test_start_run_beyond_quota_is_refused(start, alice, bob, settings):
     assert start(owner=alice)
 
 
+def test_run_is_the_arenas_own_where_staff_or_the_command_line_started_it(start, alice, bob):
+    assert [start(owner=user).by_arena for user in (None, bob, alice)] == [True, True, False]
+
+
 # Claims and leases
 
 

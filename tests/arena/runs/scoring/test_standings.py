@@ -115,6 +115,19 @@ def test_run_of_a_user_never_displaces_one_of_the_arena(judged, alice, charlie, 
     assert rebuild(write=False).wrong == 0
 
 
+def test_changed_rights_and_accounts_of_owners_change_no_standing(judged, alice, bob, charlie):
+    own = judged("a", "relu", 1.5, owner=bob)
+    for user in (alice, charlie):
+        judged("a", "relu", owner=user)
+    type(bob).objects.filter(pk=bob.pk).update(is_staff=False)  # as where the account is closed
+    type(bob).objects.filter(pk=alice.pk).update(is_staff=True)
+    charlie.delete()
+    assert rebuild(write=False).wrong == 0
+    hide(Run.objects.get(owner=alice))  # its place is decided anew
+    assert standing_ids() == {own.pk}
+    assert rows_of(Run.objects.filter(pk=own.pk))["by_arena"].all()
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_board_after_random_changes_equals_the_full_computation(judged, hardware, seed, alice):
     dice = random.Random(seed)
