@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from django.utils import timezone
 from arena.accounts.attempts import address_of, count_attempt
 from arena.accounts.models import ApiToken, Scope, User
 from arena.accounts.names import skeleton
+from arena.audit.models import AuditEntry
 from arena.audit.services import record, record_of_staff
 
 MAX_SIGN_UPS = 20
@@ -23,6 +25,8 @@ RESERVED_NAMES = ("owner", "admin", "administrator", "root", "staff", "arena")
 """Names that visitors would take for those of the operators."""
 CLOSED = "closed"
 """Beginning of the names of closed accounts, which a hyphen and a number follow."""
+CLOSE = "account.close"
+"""Action of the audit log whose entries keep the names of closed accounts."""
 MAX_NAME = 40
 MAX_TOKENS = 20
 """Live tokens of one user."""
@@ -63,7 +67,7 @@ class SignUpForm(UserCreationForm):  # type: ignore[type-arg]  # not subscriptab
             raise ValidationError("A name has a letter or a digit.")
         if shape in map(skeleton, RESERVED_NAMES) or shape.startswith(f"{CLOSED}-"):
             raise ValidationError("This name is reserved. Choose another.")
-        if shape in map(skeleton, User.objects.values_list("username", flat=True)):
+        if shape in map(skeleton, _names()):
             raise ValidationError("This name looks like that of another user. Choose another.")
         return name
 
@@ -84,6 +88,13 @@ class SignUpForm(UserCreationForm):  # type: ignore[type-arg]  # not subscriptab
     def clean(self) -> dict[str, Any]:
         count_attempt("sign-up", address_of(self.request), MAX_SIGN_UPS)
         return super().clean() or self.cleaned_data
+
+
+def _names() -> Iterator[str]:
+    """Yield the names of all users, also those of closed accounts, which agents still have."""
+    yield from User.objects.values_list("username", flat=True)
+    closed = AuditEntry.objects.filter(action=CLOSE)
+    yield from closed.values_list("actor_name", flat=True)
 
 
 class PasswordForm(PasswordChangeForm):
@@ -142,7 +153,7 @@ class CloseForm(forms.Form):
         """Close the account: nobody signs in by it again, and it has no name of a person."""
         user = self.user
         with transaction.atomic():
-            record(user, "account.close", f"account {user.pk}")
+            record(user, CLOSE, f"account {user.pk}")
             user.tokens.all().revoke(user)
             user.groups.clear()
             user.username, user.first_name, user.last_name, user.email = (

@@ -294,6 +294,20 @@ def test_account_that_is_closed_keeps_its_public_run_without_a_name(client, alic
     assert client.get(f"/runs/{shown.pk}/").status_code == 200
 
 
+def test_name_of_a_closed_account_is_not_given_again(client, alice, task, hardware):
+    run = services.start_external_run(
+        owner=alice, task_slug="relu/cpp-to-cpp", name="Climber", visibility="public"
+    )
+    client.force_login(alice)
+    client.post("/account/close/", {"confirmation": "wonderland"})
+    for name in ("alice", "A1ice"):
+        page = client.post("/signup/", GOOD | {"username": name})
+        assert page.status_code == 422 and "looks like that of another" in page.content.decode()
+    agent = Run.objects.get(pk=run.pk).agent
+    assert agent.title == "Climber (alice)", "which another alice could have given hers"
+    assert client.post("/signup/", GOOD).status_code == 302
+
+
 def test_account_that_is_closed_is_named_neither_in_a_cancelled_run_nor_in_a_contest(
     client, alice, start, task, hardware
 ):
