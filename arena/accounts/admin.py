@@ -40,6 +40,10 @@ class AccountAdmin(UserAdmin):  # type: ignore[type-arg]  # not subscriptable at
     list_filter = ("groups", "is_staff", "is_superuser", "is_active")
     date_hierarchy = "date_joined"
 
+    def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        """Refuse it: results would lose who made them, and the name would be free for others."""
+        return False
+
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """Store the groups, and record who joined or left one."""
         before = set(form.instance.groups.values_list("name", flat=True)) if change else set()

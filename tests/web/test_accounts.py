@@ -11,6 +11,7 @@ from django.core.cache import cache
 from django.db import connection
 from django.http import HttpRequest
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from arena.accounts import sign_in_link
@@ -306,6 +307,13 @@ def test_name_of_a_closed_account_is_not_given_again(client, alice, task, hardwa
     agent = Run.objects.get(pk=run.pk).agent
     assert agent.title == "Climber (alice)", "which another alice could have given hers"
     assert client.post("/signup/", GOOD).status_code == 302
+
+
+def test_account_is_not_deleted_in_the_admin(client, alice, admin_user):
+    client.force_login(admin_user)
+    address = reverse("admin:accounts_user_delete", args=[alice.pk])
+    assert client.post(address, {"post": "yes"}).status_code == 403
+    assert User.objects.filter(pk=alice.pk).exists()
 
 
 def test_account_that_is_closed_is_named_neither_in_a_cancelled_run_nor_in_a_contest(
