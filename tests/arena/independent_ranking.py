@@ -103,14 +103,18 @@ def _needed(tasks: Collection[str]) -> int:
 
 
 def _judge(records: list[Record], tasks: Collection[str]) -> str:
-    """Return the newest judge by which an agent has a rank, else the one with most results."""
+    """Return the newest judge by which an agent has a rank, else the one with most results.
+
+    Agents of the arena come before those that users bring.
+    """
     counts: dict[int, int] = {}
-    for version in sorted({int(record.judge) for record in records}, reverse=True):
-        found = _results([r for r in records if int(r.judge) == version], tasks)
-        closed = [of for of in found.values() if not next(iter(of.values()))[0].open_book]
-        if any(len(of) >= _needed(tasks) for of in closed):
-            return str(version)
-        counts[version] = sum(len(of) for of in closed)
+    for among in ([record for record in records if not record.user], records):
+        for version in sorted({int(record.judge) for record in among}, reverse=True):
+            found = _results([r for r in among if int(r.judge) == version], tasks)
+            closed = [of for of in found.values() if not next(iter(of.values()))[0].open_book]
+            if any(len(of) >= _needed(tasks) for of in closed):
+                return str(version)
+            counts[version] = sum(len(of) for of in closed)
     return str(max(counts, key=lambda version: (counts[version], version), default=""))
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from arena.catalog.labels import family_title, suite_titles
 from arena.catalog.models import Hardware, Harness
 from arena.filters import unknown_value
-from arena.leaderboard.ranking.columns import Columns, last_of_each
+from arena.leaderboard.ranking.columns import Columns, last_of_each, of_own_judges
 from arena.leaderboard.ranking.filters import (
     ALL,
     ARENA,
@@ -255,7 +255,7 @@ def leaders(device: str, shown: Snapshot | None = None) -> dict[int, Leader]:
     """Return the fastest result of each task on a device, by task id.
 
     It is that of an agent of this arena, without reference solutions, by the newest judge that has
-    a result, with the highest lower end of its speedup on held-out cases.
+    a result (see `of_own_judges`), with the highest lower end of its speedup on held-out cases.
     """
     now = shown or snapshot()
 
@@ -264,6 +264,7 @@ def leaders(device: str, shown: Snapshot | None = None) -> dict[int, Leader]:
         closed = [pk for pk, agent in now.agents.items() if not agent.open_book]
         timed = rows["passed"] & (rows["unseen_speedup"] > 0) & np.isin(rows["agent"], closed)
         rows = rows.among(timed)
+        rows = rows.among(of_own_judges(rows))
         speedup = rows["unseen_speedup"]
         low, high = np.fmin(rows["unseen_low"], speedup), np.fmax(rows["unseen_high"], speedup)
         order = np.lexsort((low, ages_of(rows["judge"]), rows["task"]))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.runs.scores import SCORES
+from arena.runs.scoring.judges import ages_of
 
 Rows = NDArray[Any]
 """Judged runs: a structured array of COLUMNS, where NaN stands for what is unknown.
@@ -79,6 +80,18 @@ def last_of_each(*keys: NDArray[Any]) -> NDArray[Any]:
     """Return which rows are the last of their group, where rows with equal keys are adjacent."""
     ends = np.any([key[1:] != key[:-1] for key in keys], axis=0)
     return np.append(ends, True)[: len(keys[0])]
+
+
+def of_own_judges(rows: Rows | Columns) -> NDArray[Any]:
+    """Return which results are by no newer judge than the arena's own newest on the same task.
+
+    Where the arena itself has none, all are: a user's result takes no place by its judge alone.
+    """
+    ages, own = ages_of(rows["judge"]), rows["by_arena"]
+    _, task = np.unique(rows["task"], return_inverse=True)
+    newest = np.full(int(task.max(initial=-1)) + 1, -1)
+    np.maximum.at(newest, task[own], ages[own])
+    return np.asarray((ages <= newest[task]) | (newest[task] < 0))
 
 
 def replaced(rows: Rows, changed: Rows) -> Rows:

@@ -187,21 +187,29 @@ def chosen_version(
 ) -> str:
     """Return the version of the judge to rank by, given the runs of each, the oldest first.
 
-    It is the newest one by whose results an agent has a rank. Where none has, it is the version
-    with the most results, so that the first run by a new judge does not empty a board.
+    It is the newest one by whose results an agent has a rank: by runs of the arena itself if any
+    has, else users could choose it. Where none has, it is the version with the most results, so
+    that the first run by a new judge does not empty a board.
     """
     if len(rows_of) < 2:
         return next(iter(rows_of), "")
+    read: dict[str, Rows | Columns] = {}
     closed = [pk for pk, agent in agents.items() if not agent.open_book]
+    here = [pk for pk in closed if agents[pk].adapter != EXTERNAL]
     results: dict[str, int] = {}
-    for version in reversed(rows_of):
-        rows = rows_of[version]()
-        chosen = counted(rows, tasks) & np.isin(rows["agent"], closed)
-        pairs = np.unique(np.stack([rows["agent"][chosen], rows["task"][chosen]]), axis=1)
-        results[version] = pairs.shape[1]
-        by_agent = np.unique(pairs[0], return_counts=True)[1]
-        if by_agent.max(initial=0) >= needed_of(len(tasks)):
-            return version
+    for own in (True, False):
+        for version in reversed(rows_of):
+            if version not in read:
+                read[version] = rows_of[version]()
+            rows = read[version]
+            chosen = counted(rows, tasks) & np.isin(rows["agent"], here if own else closed)
+            if own:
+                chosen &= rows["by_arena"]
+            pairs = np.unique(np.stack([rows["agent"][chosen], rows["task"][chosen]]), axis=1)
+            results[version] = pairs.shape[1]
+            by_agent = np.unique(pairs[0], return_counts=True)[1]
+            if by_agent.max(initial=0) >= needed_of(len(tasks)):
+                return version
     return max(results, key=results.__getitem__)  # of equals the newest
 
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 from arena.accounts.models import ApiToken
 from arena.catalog.models import Agent, Task, TaskVersion
 from arena.leaderboard.ranking import results
+from arena.leaderboard.ranking.boards import leaders
 from arena.runs import services
 from arena.runs.models import Evaluation, Experiment, Run
 from arena.runs.scoring.standings import touch
@@ -144,6 +145,27 @@ def test_repeats_of_a_user_count_only_where_the_arena_has_no_run(client, leader,
     judged_run("torch-compile", "relu", speedup, **own)
     alone = [row for row in rows(client) if row["agent"] == "torch-compile"]
     assert [row["total"] for row in alone] == [1]
+
+
+@pytest.mark.parametrize("of_arena", [True, False])
+def test_users_choose_no_judge_of_a_board(client, leader, alice, of_arena):
+    queries: list[dict[str, str]] = [{}, {"origin": "all"}]
+    before = [figures(rows(client, **query)) for query in queries]
+    device = hardware_of("relu")
+    fastest = leaders(device.slug)
+    for task in Task.objects.all():
+        judged_run("alice-slow", task.operator.slug, 0.5, owner=alice, hardware=device,
+                   judge_version="2")  # fmt: skip
+    if not of_arena:
+        Agent.objects.filter(slug="alice-slow").update(adapter="external", owner=alice)
+        touch()
+    assert [figures(rows(client, **query)) for query in queries] == before
+    assert leaders(device.slug) == fastest
+    origin = "arena" if of_arena else "external"
+    [asked_for] = rows(client, judge="2", origin=origin)
+    assert (asked_for["agent"], asked_for["rank"]) == ("alice-slow", 1)
+    newer = judged_run("tuner", "relu", 1.5, hardware=device, judge_version="3")
+    assert leaders(device.slug)[newer.task_version.task_id].run == newer.pk
 
 
 def hardware_of(operator: str) -> Any:
