@@ -126,9 +126,14 @@ class ExperimentSummary:
 
 
 def experiment_summary(runs: Iterable[Run], plan: experiments.Plan | None) -> ExperimentSummary:
-    """Summarise the runs of an experiment, given newest first, with its plan if readable."""
+    """Summarise the runs of an experiment, given newest first, with its plan if readable.
+
+    Those in quarantine, also by their agent, count nowhere.
+    """
     newest: dict[tuple[int, int, int, int], Run] = {}
     for run in runs:
+        if run.quarantined_at or run.agent.quarantined_at:
+            continue
         key = run.task_version.task_id, run.hardware_id, run.agent_id, run.repeat
         newest.setdefault(key, run)
     order = {slug: number for number, slug in enumerate(plan.tasks_of)} if plan else {}

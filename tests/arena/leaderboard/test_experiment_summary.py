@@ -8,8 +8,9 @@ from functools import partial
 import pytest
 from django.utils import timezone
 
+from arena.catalog.models import Agent
 from arena.leaderboard.experiment_summary import experiment_summary
-from arena.runs import experiments
+from arena.runs import experiments, services
 from arena.runs.models import Experiment, Run
 from tests.arena.factories import hide, judged_run
 
@@ -90,6 +91,23 @@ def test_newest_attempt_at_a_repeat_counts(judged, experiment):
     (cell,) = row.cells
     assert [run.repeat for run in cell.runs] == [0, 1]
     assert cell.speedup.speedup == pytest.approx(4.0)
+
+
+def test_runs_and_agents_in_quarantine_count_nowhere(client, judged, experiment):
+    older = judged("new", "relu", 2.0)
+    held = judged("new", "relu", 9.0)
+    judged("old", "relu", 8.0)
+    services.quarantine(held, "It read the clock of the judge.")
+    services.quarantine(Agent.objects.get(slug="old"), "It submits kernels of others.")
+    found = summary(experiment)
+    assert [agent.slug for agent in found.agents] == ["new"]
+    assert [run.pk for run in found.rows[0].cells[0].runs] == [older.pk]
+    [standings] = found.standings
+    assert [(row.agent.slug, row.total) for row in standings.ranking.rows] == [("new", 1)]
+    assert (found.judged, found.passed) == (1, 1)
+    services.quarantine(older, "So did this one.")
+    page = client.get("/experiments/ab/").content.decode()
+    assert "No run of this experiment has been judged." in page
 
 
 def test_summary_orders_agents_by_plan_and_tasks_by_name(judged, experiment):
