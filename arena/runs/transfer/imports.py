@@ -213,7 +213,8 @@ def _store(line: Line, source: str, redacted: bool) -> tuple[str, bool]:
     if Run.objects.filter(pk=run_id).exists():
         return run_id, False
     ids: dict[str, str] = {}
-    values = columns(Run, results.RUN, line.run, "final_round")
+    marks = [name for name in results.MARKS if name in line.run]
+    values = columns(Run, (*results.RUN, *marks), line.run, "final_round")
     if not values.get("ended_at"):
         raise Refused("run.ended_at is missing.")
     with transaction.atomic():

@@ -24,6 +24,7 @@ from uuid import UUID
 
 from django.db.models import Model, QuerySet
 
+from arena.catalog.models import Agent
 from arena.errors import UserError
 from arena.runs.models import Blob, Evaluation, Event, Experiment, Run, Submission
 from arena.runs.scores import SCORES
@@ -69,6 +70,8 @@ RUN = (
     "id", "label", "repeat", "visibility", "status", "reason", "fault", "budget", "created_at",
     "started_at", "ended_at", "last_seq", "rounds", "cost_usd", "tokens", *SCORES,
 )  # fmt: skip
+MARKS = ("by_arena", "quarantined_at", "quarantine_reason")
+"""Columns of the runs alone that a user started, or that count in no ranking."""
 SUBMISSION = ("round", "content_hash", "files", "note", "created_at")
 EVALUATION = (
     "scope", "case", "status", "verdict", "reason", "message", "report", "private", "fingerprint",
@@ -172,6 +175,7 @@ def line_of(run: Run) -> str:
         "hardware": _columns(run.hardware, HARDWARE),
         "run": {
             **_columns(run, RUN),
+            **_marks(run),
             "final_round": run.final.round if run.final else None,
         },
         "submissions": [
@@ -186,6 +190,15 @@ def line_of(run: Run) -> str:
         "blobs": {blob.sha256: retention.text_of(blob) for blob in blobs.order_by("sha256")},
     }
     return json.dumps(whole, default=_serialised, separators=(",", ":"))
+
+
+def _marks(run: Run) -> dict[str, Any]:
+    """Return the MARKS of a run as far as it has any; a quarantine may be that of its agent."""
+    marks: dict[str, Any] = {} if run.by_arena else {"by_arena": False}
+    subjects: tuple[Run | Agent, ...] = (run, run.agent)
+    if held := next((each for each in subjects if each.quarantined_at), None):
+        marks |= {name: getattr(held, name) for name in MARKS[1:]}
+    return marks
 
 
 def _serialised(value: object) -> str:

@@ -105,6 +105,19 @@ def test_import_exported_run_round_trips(line, tmp_path):
     assert run.speedup == 2.0 and run.final.round == 1 and run.owner is None
 
 
+@pytest.mark.parametrize("of_agent", [False, True])
+def test_import_keeps_who_started_a_run_and_its_quarantine(start, alice, tmp_path, of_agent):
+    run = finished(start(owner=alice))
+    services.quarantine(run.agent if of_agent else run, "It read the clock of the judge.")
+    line = results.line_of(run)
+    services.release(run.agent if of_agent else run)
+    run.delete()
+    assert services.import_results(write(tmp_path / "r.jsonl", line)).refused == []
+    again = Run.objects.get()
+    assert (again.by_arena, again.quarantine_reason) == (False, "It read the clock of the judge.")
+    assert again.quarantined_at and not Run.objects.counted().exists()
+
+
 def test_import_private_values_stay_private(line, tmp_path, client):
     services.import_results(write(tmp_path / "r.jsonl", line))
     run = Run.objects.get()
