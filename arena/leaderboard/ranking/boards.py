@@ -453,7 +453,9 @@ def _options(shown: Snapshot, filters: Filters, facet: str) -> list[Option]:
         return [Option(name, label, counts.get(name, 0)) for name, label in listed.items()]
     titles: dict[str, str] = {}
     if facet == "experiment":
-        titles = {each.slug: each.title for each in catalog.experiments.values()}
+        of_users = set(shown.table.rows["experiment"][~shown.table.rows["by_arena"]].tolist())
+        marks = {pk: ", of a user" if pk in of_users else "" for pk in catalog.experiments}
+        titles = {e.slug: f"{e.title}{marks[pk]}" for pk, e in catalog.experiments.items()}
     elif facet == "model":
         titles = computed(shown, "answered", lambda: _answered(shown))
     elif facet == "harness":

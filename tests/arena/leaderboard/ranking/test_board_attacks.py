@@ -147,6 +147,15 @@ def test_repeats_of_a_user_count_only_where_the_arena_has_no_run(client, leader,
     assert [row["total"] for row in alone] == [1]
 
 
+def test_experiment_of_a_user_is_marked_among_the_filters(client, leader, alice):
+    for slug, owner in (("own", None), ("theirs", alice)):
+        titled = Experiment.objects.create(slug=slug, title="Official comparison")
+        judged_run(slug, "relu", 2.0, owner=owner, experiment=titled, hardware=hardware_of("relu"))
+    page = client.get("/leaderboard/").content.decode()
+    assert ">Official comparison (1)</option>" in page
+    assert ">Official comparison, of a user (1)</option>" in page
+
+
 @pytest.mark.parametrize("of_arena", [True, False])
 def test_users_choose_no_judge_of_a_board(client, leader, alice, of_arena):
     queries: list[dict[str, str]] = [{}, {"origin": "all"}]
