@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import re
 import shlex
 import subprocess
 import sys
@@ -63,6 +64,14 @@ def test_command_of_a_deployment_has_its_options(words: list[str]) -> None:
 def test_compose_and_units_have_every_role() -> None:
     assert set(compose()["services"]) >= ROLES
     assert {path.stem.removeprefix("arena-") for path in UNITS} == ROLES
+
+
+def test_compose_passes_on_what_the_web_server_needs_behind_a_proxy() -> None:
+    given = compose()["services"]["web"]["environment"]
+    text = (ROOT / "docs" / "deployment.md").read_text()
+    part = text.partition("## Behind a proxy")[2].partition("## Several machines")[0]
+    named = set(re.findall(r"\b([A-Z_]{9,})=", part)) - {"ARENA_PREFIX", "ARENA_URL"}
+    assert len(named) == 4 and named <= given.keys()
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
