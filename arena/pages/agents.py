@@ -179,9 +179,14 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 def failures(request: HttpRequest, slug: str) -> HttpResponse:
-    """Return the failures of an agent: alone for its page, which inserts it, else as a page."""
+    """Return the failures of an agent: alone for its page, which inserts it, else as a page.
+
+    Those in runs that users started are left out where the arena itself has runs of the agent.
+    """
     shown = get_object_or_404(visible_to(request.user), slug=slug)
-    verdicts = _verdicts(Run.objects.visible_to(request.user).filter(agent=shown))
+    runs = Run.objects.visible_to(request.user).filter(agent=shown)
+    own = runs.filter(by_arena=True)
+    verdicts = _verdicts(own if own.exists() else runs)
     counts: Counter[str] = Counter()
     for verdict, _, _, count in verdicts:
         counts[verdict] += count

@@ -11,7 +11,7 @@ import pytest
 from arena.catalog.models import Agent, Hardware, Worker
 from arena.runs import services
 from arena.runs.models import Experiment
-from tests.arena.factories import judged_run
+from tests.arena.factories import finished, judged_run
 from tests.web.world import LEASE
 
 pytestmark = pytest.mark.django_db
@@ -95,6 +95,17 @@ def test_failures_of_an_agent_with_a_verdict_count_rule_violations(client, world
     world.passed("rms_norm/cpp-to-cpp", "tuner", 1.5)
     page = client.get("/agents/tuner/failures/").content.decode()
     assert "0 rejected for a rule violation, 0 disputed." in page
+
+
+def test_failures_of_an_agent_in_runs_of_users_count_only_without_one_of_the_arena(
+    client, start, alice
+):
+    finished(start(owner=alice), verdict="failed")
+    of_user = client.get("/agents/tuner/failures/").context
+    assert (of_user["judged"], len(of_user["failures"])) == (1, 1)
+    finished(start())
+    own = client.get("/agents/tuner/failures/").context
+    assert (own["judged"], own["passed"], own["failures"]) == (1, 1, [])
 
 
 def test_hardware_page_with_a_worker_that_takes_no_work_says_why(client, hardware):
