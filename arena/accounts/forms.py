@@ -21,7 +21,10 @@ from arena.audit.services import record, record_of_staff
 
 MAX_SIGN_UPS = 20
 """Attempts of one address, in each period."""
-RESERVED_NAMES = ("owner", "admin", "administrator", "root", "staff", "arena")
+RESERVED_NAMES = (
+    "owner", "admin", "administrator", "root", "staff", "arena", "kernel-arena", "kernelarena",
+    "official", "judge",
+)  # fmt: skip
 """Names that visitors would take for those of the operators."""
 CLOSED = "closed"
 """Beginning of the names of closed accounts, which a hyphen and a number follow."""

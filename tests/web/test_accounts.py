@@ -82,6 +82,9 @@ def test_sign_up_continues_on_this_site_only(client, target, opened):
         ({"username": "adrnin"}, "reserved"),
         ({"username": "r00t"}, "reserved"),
         ({"username": "admin."}, "reserved"),
+        ({"username": "Kernel-Arena"}, "reserved"),
+        ({"username": "kernel.arena"}, "reserved"),
+        ({"username": "0fficial"}, "reserved"),
         ({"username": "@alice"}, "looks like"),
         ({"username": "alice."}, "looks like"),
         ({"username": "al.ice"}, "looks like"),  # its agents would have the slugs of hers
