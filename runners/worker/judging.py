@@ -151,12 +151,18 @@ def _carry_out(
             _request(evaluation, stage, arrived),
             partial(services.heartbeat_evaluation, evaluation.pk, lease),
             partial(services.record_gate, evaluation.pk, lease),
-            Release(settings.FINAL_STEP_SECONDS if evaluation.scope == Scope.FINAL else 0.0),
+            release_of(evaluation.scope),
         )
         report = work.carry_out()
     if report is None and judge_user.account() is None:  # else root would follow its links
         artefacts.send(evaluation, lease, cache() / "builds", work.built)
     return report
+
+
+def release_of(scope: str) -> Release:
+    """Return the wait before a verdict of this scope; one on hidden cases is public after steps."""
+    on_hidden = JUDGED_AS.get(scope, scope) == Scope.FINAL
+    return Release(settings.FINAL_STEP_SECONDS if on_hidden else 0.0)
 
 
 def environment() -> dict[str, str]:

@@ -54,6 +54,12 @@ def test_release_ends_with_the_lease() -> None:
     assert clock.time < 100.0 + STEP and not beats
 
 
+def test_every_verdict_on_hidden_cases_has_steps(settings: Any) -> None:
+    settings.FINAL_STEP_SECONDS = STEP
+    steps = {scope: judging.release_of(scope).step for scope in ("round", "final", "rejudge")}
+    assert steps == {"round": 0.0, "final": STEP, "rejudge": STEP}
+
+
 def test_result_on_hidden_cases_is_recorded_after_the_release() -> None:
     clock, recorded = Clock(), list[tuple[str, float]]()
     here: Any = None
