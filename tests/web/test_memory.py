@@ -12,6 +12,7 @@ from arena.leaderboard.ranking.boards import board
 from arena.leaderboard.ranking.frontier import memory_frontier
 from arena.runs.models import Measurement
 from arena.runs.scoring.standings import rebuild
+from arena.runs.services import quarantine
 from evaluation.types import Interval
 from tests.arena.factories import HIDDEN_CASE, finished
 
@@ -91,6 +92,18 @@ def test_peak_memory_is_that_of_the_public_case_that_takes_most(client, start, h
     page = client.get(task.get_absolute_url()).content.decode()
     assert "Speed against memory" in page and "257\u202fMiB" in page
     assert "999\u202fMiB" not in page and HIDDEN_CASE not in page
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("of_agent", [False, True])
+def test_kernels_in_quarantine_are_on_no_frontier(start, task, of_agent):
+    measured = finished(start())
+    remember(measured, 256)
+    assert memory_frontiers(task.version)
+
+    quarantine(measured.agent if of_agent else measured, "It read the clock of the judge.")
+
+    assert memory_frontiers(task.version) == []
 
 
 @pytest.mark.django_db
