@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from arena.accounts.models import Viewer
 from arena.catalog.models import Agent, Hardware, Task
 from arena.errors import CannotWork
 from arena.runs.models import Run
@@ -79,10 +80,15 @@ def pairs(
     return found
 
 
-def estimate(chosen: Sequence[Pair], repeats: int, budget: Mapping[str, float]) -> Estimate:
-    """Estimate `repeats` runs of each pair: by past runs of the pair, else of the agent."""
+def estimate(
+    chosen: Sequence[Pair], repeats: int, budget: Mapping[str, float], viewer: Viewer
+) -> Estimate:
+    """Estimate `repeats` runs of each pair: by past runs of the pair, else of the agent.
+
+    They are those that the viewer can see: of a single one the cost and the time can be read.
+    """
     agents = {agent.pk: agent for agent, _ in chosen}
-    past = _past_runs(agents)
+    past = _past_runs(agents, viewer)
     by_pair: dict[tuple[int, int], list[_Past]] = {}
     by_agent: dict[int, list[_Past]] = {}
     for run in past:
@@ -113,8 +119,9 @@ def estimate(chosen: Sequence[Pair], repeats: int, budget: Mapping[str, float]) 
     )
 
 
-def _past_runs(agents: Iterable[int]) -> list[_Past]:
-    runs = Run.objects.filter(agent__in=agents, status__in=RUN_JUDGED).order_by("-created_at")
+def _past_runs(agents: Iterable[int], viewer: Viewer) -> list[_Past]:
+    judged = Run.objects.visible_to(viewer).filter(status__in=RUN_JUDGED)
+    runs = judged.filter(agent__in=agents).order_by("-created_at")
     columns = ("agent", "task_version__task", "cost_usd", "tokens", "started_at", "ended_at")
     return [
         _Past(agent, task, usd, tokens, (end - start).total_seconds() if start and end else None)

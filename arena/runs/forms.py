@@ -191,7 +191,8 @@ class StartForm(forms.Form):
     @cached_property
     def estimate(self) -> Estimate:
         """Return the estimate of what is chosen; a limit that is not valid counts as absent."""
-        return estimate(self.pairs.possible, int(self._number("repeats") or 1), self._budget())
+        repeats = int(self._number("repeats") or 1)
+        return estimate(self.pairs.possible, repeats, self._budget(), self._user)
 
     @cached_property
     def waits(self) -> list[str]:

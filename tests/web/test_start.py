@@ -262,6 +262,16 @@ def test_estimate_is_the_mean_of_past_runs_of_the_task_else_of_the_agent(alice, 
     assert Run.objects.count() == 3, "an estimate starts nothing"
 
 
+def test_estimate_is_of_runs_that_the_user_can_see(alices, alice, bob):
+    spent("tuner", "rms_norm/cpp-to-cpp", 100, owner=bob, visibility="staff", cost_usd=7.0)
+    spent("tuner", "rms_norm/cpp-to-cpp", 100, owner=bob, visibility="owner", cost_usd=7.0)
+    address = f"{START}?agent=tuner&task=rms_norm/cpp-to-cpp"
+    found = alices.get(address).context["form"].estimate
+    assert (found.past, found.usd, [agent.slug for agent in found.untried]) == (0, None, ["tuner"])
+    spent("tuner", "rms_norm/cpp-to-cpp", 100, owner=alice, visibility="owner", cost_usd=2.0)
+    assert alices.get(address).context["form"].estimate.usd == 2.0
+
+
 def test_estimate_names_agents_without_past_runs_and_unknown_prices(alices):
     spent("tuner", "rms_norm/cpp-to-cpp", 100, tokens=1000)
     query = "agent=tuner&agent=cautious&task=rms_norm/cpp-to-cpp"
