@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from arena.accounts.auth import signed_in
+from arena.errors import UserError
 from arena.notes.context import notes_of
 from arena.pages.answers import RefusalAsMessage
 from arena.pages.charts.cards import run_card
@@ -167,16 +168,21 @@ def event(request: HttpRequest, run_id: str, seq: int) -> HttpResponse:
 
 @require_safe
 def export(request: HttpRequest, run_id: str, form: str) -> HttpResponse:
-    """Return the trace as one file to download."""
+    """Return the trace as one file to download.
+
+    A refusal is no message: each would be a session of a visitor in the database.
+    """
     shown = run_of(request, run_id)
     if form not in exports.FORMATS:
         raise Http404
-    with RefusalAsMessage(request):
+    try:
         text = exports.export(shown, form)
-        response = HttpResponse(text, content_type=exports.FORMATS[form].content_type)
-        response.headers["Content-Disposition"] = f'attachment; filename="{shown.pk}.{form}"'
-        return response
-    return redirect("run", run_id)
+    except UserError as error:
+        plain = "text/plain; charset=utf-8"
+        return HttpResponse(f"{error.text}\n", status=error.status, content_type=plain)
+    response = HttpResponse(text, content_type=exports.FORMATS[form].content_type)
+    response.headers["Content-Disposition"] = f'attachment; filename="{shown.pk}.{form}"'
+    return response
 
 
 @require_safe

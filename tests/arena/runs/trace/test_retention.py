@@ -151,7 +151,8 @@ def test_pages_of_an_archived_run_name_the_archive_and_offer_the_trace(
     assert [json.loads(line) for line in file.splitlines()] == before
     results = client.get(run.get_absolute_url(), {"tab": "results"}).content.decode()
     assert "$0.50" in results
-    other = client.get(f"/runs/{run.pk}/trace.md", follow=True)
+    other = client.get(f"/runs/{run.pk}/trace.md")
+    assert other.status_code == 409 and "sessionid" not in client.cookies
     assert "The trace of this run is archived." in other.content.decode()
     event = client.get(f"/runs/{run.pk}/events/1/", follow=True)
     assert "was archived on" in event.content.decode()
