@@ -9,6 +9,8 @@ from arena.catalog.models import Task
 
 MAX_NEAR = 5
 MAX_HINT = 3
+MAX_NAME = 200
+"""Characters of a name that are compared: difflib keeps a number for each."""
 
 
 def near_tasks(name: str, known: Iterable[str]) -> list[str]:
@@ -17,7 +19,7 @@ def near_tasks(name: str, known: Iterable[str]) -> list[str]:
     Those of an operator of this name come first, then those that have it in their names. Where
     there is none, they are the most alike ones.
     """
-    known = sorted(known)
+    name, known = name[:MAX_NAME], sorted(known)
     of_operator = [each for each in known if each.startswith(f"{name.partition('/')[0]}/")]
     if "/" in name:
         return difflib.get_close_matches(name, of_operator or known, MAX_NEAR) or of_operator

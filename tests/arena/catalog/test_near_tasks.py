@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -25,6 +26,17 @@ KNOWN = ("add_rms_norm/x-to-cpp", "rms_norm/cpp-to-cpp", "rms_norm/torch-to-cpp"
 def test_tasks_of_the_operator_come_before_others(name: str, near: list[str]) -> None:
     assert near_tasks(name, KNOWN)[: len(near)] == near
     assert near or near_tasks(name, KNOWN) == []
+
+
+def test_name_of_megabytes_takes_no_memory_for_each_character() -> None:
+    name = "rms_norm/" + "x" * 1_000_000
+    tracemalloc.start()
+    try:
+        assert near_tasks(name, KNOWN) == ["rms_norm/cpp-to-cpp", "rms_norm/torch-to-cpp"]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
 
 
 @pytest.mark.django_db
