@@ -17,12 +17,20 @@ from arena.errors import Invalid
 ALIKE = (("1", "l"), ("i", "l"), ("0", "o"), ("rn", "m"), ("vv", "w"))
 """Letters and pairs with those that they look like, in lower case: a capital i is an l."""
 
+MAX_GIVEN = 1_000
+"""Characters of a name as it is sent: the normal form takes a time of the square of its marks."""
+
 JOINERS = dict.fromkeys((0x200C, 0x200D))
 """Signs within words of some scripts, which cannot be printed alone."""
 
 
 def normal(name: str) -> str:
-    """Return a name in any script in its normal form. Raises Invalid for one that is not shown."""
+    """Return a name in any script in its normal form.
+
+    Raises: Invalid for one that is not shown, or far too long.
+    """
+    if len(name) > MAX_GIVEN:
+        raise Invalid(f"The name has {len(name):,} characters.", "Choose a shorter name.")
     name = unicodedata.normalize("NFKC", name).strip()
     if not name.translate(JOINERS).isprintable():
         raise Invalid("The name has a character that cannot be shown.", "Choose another name.")

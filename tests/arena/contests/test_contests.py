@@ -216,6 +216,12 @@ def test_name_of_another_person_or_a_long_one_is_refused(contest, passed, alice,
         enter(contest, bob, passed(bob).pk, "x" * 61)
 
 
+def test_name_of_many_marks_is_refused_before_these_are_put_in_order(contest, passed, alice):
+    marks = "\u0301" * 10_000 + "\u0316" * 10_000  # in an order that is not the normal one
+    with pytest.raises(Invalid, match="has 20,001 characters"):
+        enter(contest, alice, passed(alice).pk, "e" + marks)
+
+
 @pytest.mark.parametrize(
     "name", ["bob", "Bob", "b0b", " b.ob ", "Ada", "a.da", "\u202eada", "b\u200bob"]
 )
