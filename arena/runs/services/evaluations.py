@@ -35,6 +35,8 @@ from evaluation import types
 from evaluation.types import Profile, to_json
 
 MAX_FILES_BYTES = 1_000_000
+MAX_NOTE = 1_000
+"""Characters of the note of a round that are kept; pages take a time of the square of its marks."""
 
 
 def submit(run_id: str, files: Mapping[str, str], note: str = "") -> Submission:
@@ -44,7 +46,7 @@ def submit(run_id: str, files: Mapping[str, str], note: str = "") -> Submission:
         raise UserError("Nothing was submitted.", "Write the file that the task names.")
     if size > MAX_FILES_BYTES:
         raise TooLarge(f"The files are {size} bytes.", f"The limit is {MAX_FILES_BYTES} bytes.")
-    frozen, note = dict(sorted(files.items())), clean(note)
+    frozen, note = dict(sorted(files.items())), clean(note)[:MAX_NOTE]
     digest = hashlib.sha256(json.dumps(frozen).encode()).hexdigest()
     with transaction.atomic():
         run = Run.objects.select_for_update().get(pk=run_id)

@@ -384,6 +384,14 @@ def test_submit_empty_or_oversized_files_are_refused(start, files):
         services.submit(run.pk, files)
 
 
+def test_note_of_a_round_is_kept_up_to_its_limit(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    submission = services.submit(run.pk, {"relu.cpp": "int relu;"}, "n" * 64_000)
+    begun = run.events.get(kind="span_begin")
+    assert submission.note == begun.body["note"] == "n" * 1_000
+
+
 def test_break_evaluation_retries_once_then_breaks_run(start):
     run = start()
     services.claim_run(run.pk, LEASE)
