@@ -156,6 +156,7 @@ def test_board_as_of_a_day_has_the_results_until_then(client, judged):
     judged("b", "relu", 3.0)
     assert agents_of(client) == ["b", "a"]
     assert agents_of(client, f"until={day:%Y-%m-%d}") == ["a"]
+    assert agents_of(client, "since=0001-01-01&until=9999-12-31") == ["b", "a"]
 
 
 @pytest.mark.django_db

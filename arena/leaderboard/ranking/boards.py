@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from functools import partial
 from typing import Any
 
@@ -54,6 +54,7 @@ from evaluation.device_kind import GPU
 ORIGINS = {ARENA: "Agents of this arena", EXTERNAL: "Agents of users", EVERY: "All agents"}
 OF_BOARD = ("hardware", "suite", "track", "judge")
 """Facets of the board of a single track."""
+DAY_SECONDS = 86_400
 NAMES = {"hardware": "device", "family": "model family", "judge": "judge version"}
 
 
@@ -342,7 +343,7 @@ def _mask(shown: Snapshot, filters: Filters) -> NDArray[Any]:
     if filters.since:
         mask &= created >= _begin(filters.since)
     if filters.until:
-        mask &= created < _begin(filters.until + timedelta(days=1))
+        mask &= created < _begin(filters.until) + DAY_SECONDS  # of the last date, too
     return mask
 
 
