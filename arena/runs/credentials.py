@@ -47,7 +47,6 @@ RUN_COLUMNS = ", ".join(
     if field.name not in ("continues", "by_arena")
 )
 GRANTS: Mapping[str, str] = {
-    "accounts_user": "SELECT (id, is_staff)",
     "catalog_agent": "UPDATE (answered_by)",
     "catalog_hardware": "INSERT, UPDATE",
     "catalog_device": "SELECT, INSERT, UPDATE",

@@ -200,7 +200,8 @@ def test_machine_with_a_role_registers_its_device_and_updates_last_seen_at(boxes
     "statement",
     [
         "SELECT password FROM accounts_user",
-        "SELECT username, email FROM accounts_user",
+        "SELECT id, is_staff FROM accounts_user",
+        "UPDATE runs_run SET by_arena = true",
         "UPDATE accounts_user SET is_staff = true",
         "SELECT * FROM accounts_apitoken",
         "INSERT INTO accounts_apitoken (name) VALUES ('mine')",
