@@ -42,9 +42,13 @@ def watch(start: Callable[[Callable[[], None]], None] = alerts.in_thread) -> int
 
 
 def described(found: Iterable[Announcement]) -> list[tuple[Announcement, str]]:
-    """Return announcements with their texts, without those of runs and devices that are hidden."""
+    """Return announcements with their texts, without those of runs and devices that are hidden.
+
+    Nor are there any of runs and agents in quarantine.
+    """
     listed = list(found)
-    runs = Run.objects.public().with_names().in_bulk({each.subject for each in listed})
+    shown = Run.objects.public().filter(quarantined_at=None)
+    runs = shown.with_names().in_bulk({each.subject for each in listed})
     devices = Hardware.objects.in_bulk({each.subject for each in listed}, field_name="slug")
     agents = visible_to(AnonymousUser()).filter(quarantined_at=None).in_bulk()
     texts = [(each, _text(each, runs, devices, agents)) for each in listed]

@@ -11,6 +11,7 @@ from arena.catalog.models import Agent
 from arena.leaderboard import announcements
 from arena.leaderboard.models import Announcement
 from arena.runs.scoring.standings import touch
+from arena.runs.services import quarantine
 from tests.arena.factories import hide, judged_run
 from tests.arena.webhook import receiver
 
@@ -95,6 +96,19 @@ def test_announcement_of_a_run_that_is_hidden_is_not_sent(received, judged):
     touch()
     watch()
     assert [each for body in received for each in body["announcements"]] == []
+
+
+def test_record_of_a_run_in_quarantine_is_not_sent_later(received, judged, settings):
+    judged("first", "relu", 1.5)
+    watch()
+    run = judged("second", "relu", 2.0)
+    touch()
+    there, settings.ARENA_NEWS_URL = settings.ARENA_NEWS_URL, "http://127.0.0.1:1/"
+    watch()
+    quarantine(run, "It read the clock of the judge.")
+    settings.ARENA_NEWS_URL = there
+    watch()
+    assert "New record" not in "".join(body["text"] for body in received)
 
 
 def test_feed_of_leaders_has_each_change_without_the_name_of_a_withdrawn_agent(client, judged):
