@@ -330,8 +330,14 @@ def _redacted(content: str) -> str:
 
 
 def _agent(data: Mapping[str, Any]) -> Agent:
-    """Return the agent of this name if it is the same, else an inactive one under another name."""
-    values = columns(Agent, results.AGENT, data)
+    """Return the agent of this name if it is the same, else an inactive one under another name.
+
+    That is open-book where the file says so, or where the agent that comes with its adapter is.
+    """
+    marks = [name for name in (results.OPEN_BOOK,) if name in data]
+    values = columns(Agent, (*results.AGENT, *marks), data)
+    given = Agent.objects.filter(adapter=values["adapter"], shipped=True, open_book=True)
+    values[results.OPEN_BOOK] = values.get(results.OPEN_BOOK, False) or given.exists()
     slug = values.pop("slug")
     identity = {name: values[name] for name in ("adapter", "model", "settings")}
     here = Agent.objects.filter(slug=slug).first()

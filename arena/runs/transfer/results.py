@@ -63,6 +63,8 @@ MAX_UNPACK_BYTES = 128 * 2**20
 READ_BYTES = 2**16
 EXPERIMENT = ("slug", "title", "description", "plan", "created_at")
 AGENT = ("slug", "title", "adapter", "model", "settings", "description")
+OPEN_BOOK = "open_book"
+"""Column of the agents alone that are given reference solutions."""
 HARDWARE = (
     "slug", "name", "vendor", "kind", "arch", "peaks", "isolation", "fingerprint", "queue",
 )  # fmt: skip
@@ -171,7 +173,7 @@ def line_of(run: Run) -> str:
         "arena_results": FORMAT,
         "task": {"slug": version.task.slug, "hash": version.content_hash},
         "experiment": _columns(run.experiment, EXPERIMENT) if run.experiment else None,
-        "agent": _columns(run.agent, AGENT),
+        "agent": _columns(run.agent, (*AGENT, *([OPEN_BOOK] if run.agent.open_book else []))),
         "hardware": _columns(run.hardware, HARDWARE),
         "run": {
             **_columns(run, RUN),

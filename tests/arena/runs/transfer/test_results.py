@@ -16,7 +16,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
-from arena.catalog.models import Hardware, TaskVersion
+from arena.catalog.models import Agent, Hardware, TaskVersion
 from arena.errors import UserError
 from arena.runs import experiments, services
 from arena.runs.models import Blob, Evaluation, Event, Experiment, ImportedFile, Measurement, Run
@@ -383,6 +383,18 @@ def test_import_agent_with_other_settings_becomes_inactive_agent(line, tmp_path,
     assert other.slug.startswith("tuner-") and not other.active
     agent.refresh_from_db()
     assert agent.active and agent.settings == {}
+
+
+@pytest.mark.parametrize("of_file", [True, False])
+def test_import_agent_that_is_given_solutions_is_open_book_here(line, tmp_path, agent, of_file):
+    told = changed(line, "agent.settings", {"seed": 9})
+    Agent.objects.update(open_book=not of_file, shipped=True)
+    if of_file:
+        told["agent"]["open_book"] = True
+    assert services.import_results(write(tmp_path / "r.jsonl", told)).refused == []
+    run = Run.objects.get()
+    assert run.agent != agent and run.agent.open_book
+    assert json.loads(results.line_of(run))["agent"]["open_book"] is True
 
 
 @pytest.mark.parametrize(("since", "known"), [(-1, 12.0), (1, 10.0)], ids=["before", "after"])
