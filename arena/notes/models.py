@@ -30,14 +30,14 @@ class Mark(models.TextChoices):
 class NoteQuerySet(models.QuerySet["Note"]):
     def of_staff(self) -> Self:
         """Return the notes that everybody sees who sees their run."""
-        return self.filter(author__is_staff=True)
+        return self.filter(by_staff=True)
 
     def visible_to(self, viewer: Viewer) -> Self:
         """Return the notes of staff and the viewer's own; for staff all."""
         if viewer.is_staff:
             return self
         own = models.Q(author=viewer.pk) if viewer.is_authenticated else models.Q(pk=None)
-        return self.filter(models.Q(author__is_staff=True) | own)
+        return self.filter(models.Q(by_staff=True) | own)
 
     def marks_of(self, run_ids: Any) -> dict[str, list[str]]:
         """Return the marks that staff gave to runs, each once, in the order of Mark."""
@@ -60,6 +60,8 @@ class Note(models.Model):
     quote = models.CharField(max_length=MAX_QUOTE, blank=True)
     text = models.CharField(max_length=MAX_TEXT, blank=True)
     author = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="notes")
+    by_staff = models.BooleanField(default=False)
+    """Whether its author was staff then, so that everybody sees it."""
     created_at = models.DateTimeField(default=timezone.now)
 
     objects = NoteQuerySet.as_manager()

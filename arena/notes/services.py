@@ -32,7 +32,10 @@ def mark(
         raise Invalid(" ".join(bad.values()), fields=bad)
     if run.notes.filter(author=author).count() >= MAX_NOTES_A_RUN:
         raise Conflict(f"You have {MAX_NOTES_A_RUN} notes on this run.", "Remove some first.")
-    return Note.objects.create(run=run, seq=seq, mark=mark, quote=quote, text=text, author=author)
+    return Note.objects.create(
+        run=run, seq=seq, mark=mark, quote=quote, text=text, author=author,
+        by_staff=author.is_staff,
+    )  # fmt: skip
 
 
 def remove(run: Run, note_id: int, user: User) -> None:

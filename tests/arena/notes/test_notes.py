@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.contrib.auth.models import AnonymousUser
 
 from arena.errors import Conflict, Invalid, NotFound
 from arena.leaderboard.ranking.boards import board
@@ -61,6 +62,16 @@ def test_reader_sees_notes_of_staff_and_their_own(client, run, alice, bob, charl
         for address in (f"/runs/{run.pk}/", f"/runs/{run.pk}/notes/"):
             page = client.get(address).content.decode()
             assert {text for text in ("of staff", "of alice") if text in page} == seen
+
+
+def test_note_stays_public_or_private_as_the_rights_of_its_author_change(run, alice, bob):
+    public, private = services.mark(run, bob, "leak"), services.mark(run, alice, "bug")
+    type(bob).objects.filter(pk=bob.pk).update(is_staff=False)
+    type(alice).objects.filter(pk=alice.pk).update(is_staff=True)
+    assert [*Note.objects.of_staff()] == [public]
+    assert [*Note.objects.visible_to(AnonymousUser())] == [public]
+    alice.refresh_from_db()
+    assert [*Note.objects.visible_to(alice)] == [public, private]
 
 
 def test_api_shows_the_notes_of_staff_alone(client, run, alice, bob):
