@@ -32,7 +32,7 @@ from evaluation.bench.timing.window import WindowTimer
 from evaluation.bench.turns import MAX_LAUNCHES, Bench, Entrant, Timers
 from evaluation.code.languages import languages
 from evaluation.device_kind import GPU, candidate_cores
-from evaluation.errors import Broken, Unsupported
+from evaluation.errors import Broken, SubmissionError, Unsupported
 from evaluation.kinds.kernel import control
 from evaluation.kinds.kernel.baselines import cached_times
 from evaluation.kinds.kernel.builds import Build
@@ -379,7 +379,7 @@ class MeasurementSession:
         One that fails, such as a reference that PyTorch cannot compile, is none to beat.
         Raises: Broken where all of them fail.
         """
-        names = [build.name for build in self._baselines]
+        names = self._right_baselines()
         try:
             times = self._geomean_times(names)
         except Broken as broken:
@@ -395,6 +395,38 @@ class MeasurementSession:
         if "candidate" in self._processes:  # it must not have slowed a baseline
             self._processes["candidate"].check_suspended()
         return times
+
+    def _right_baselines(self) -> list[str]:
+        """Return the names of the baselines but those that a compiler made wrong.
+
+        These are wrong on the largest seen case, where the first one, in eager, is right.
+        """
+        eager, *compiled = self._baselines
+        workload = self._workload(max(self.task.cases(Split.SEEN), key=self.operator.elements))
+        inputs = [workload.reference.draw()]
+        with BufferRing(workload, 1, self._memory) as ring:
+
+            def is_right(baseline: Build) -> bool:
+                """Return whether its copied results are right; True where they cannot be had."""
+                if (copying := baseline.copying) is None:
+                    return True
+                self._builds[copying.name] = copying
+                try:
+                    ring.bind(process := self.process(copying.name))
+                    outputs = self._outputs_of(process, ring, inputs)
+                except (Broken, SubmissionError):
+                    return True
+                finally:
+                    self.end_process(copying.name)
+                with suppress(SubmissionError):
+                    compare_launches(workload.reference, inputs, outputs, ring.secret, [""])
+                    return True
+                return False
+
+            wrong = [build.name for build in compiled if not is_right(build)]
+            if wrong and not is_right(eager):
+                wrong = []
+        return [build.name for build in self._baselines if build.name not in wrong]
 
     def _geomean_times(self, names: Sequence[str]) -> dict[str, float]:
         trials = zip(*self.trial_times(names), strict=True)

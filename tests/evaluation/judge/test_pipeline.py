@@ -20,7 +20,7 @@ from evaluation.errors import Broken, BuildError
 from evaluation.judge import pipeline, report_text
 from evaluation.judge.request import Request
 from evaluation.kinds.kernel import judge as kernel_judge
-from evaluation.kinds.kernel.builds import Build, baselines
+from evaluation.kinds.kernel.builds import Build, baselines, build
 from evaluation.kinds.kernel.gates import gates, generalization
 from evaluation.kinds.kernel.judge import evaluate
 from evaluation.kinds.kernel.load import load_task
@@ -88,9 +88,9 @@ def test_honest_submission_is_timed_against_pytorch(cache: Path, in_a_hurry: Non
 
 
 def with_time_to_compile(track: str) -> Task:
-    """Return a task whose baseline may import PyTorch's compiler on a busy machine."""
+    """Return a task whose baseline may run PyTorch's compiler on a busy machine."""
     task = load_task(OPERATORS, "scaled", track)
-    limits = dataclasses.replace(task.operator.limits, seconds=60)
+    limits = dataclasses.replace(task.operator.limits, seconds=60, memory_mb=4096)
     return dataclasses.replace(task, operator=dataclasses.replace(task.operator, limits=limits))
 
 
@@ -144,6 +144,25 @@ def test_a_baseline_that_fails_is_none_to_beat(
         judge.device = detect.device_for("cpu", cache)
         with pytest.raises(Broken, match="no lowering"):
             judge.baseline()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("wrong", "beaten"), [(1, {"eager"}), (0, {"eager", "compile"})])
+def test_a_compiled_baseline_with_wrong_values_is_none_to_beat_unless_eager_is_wrong_too(
+    wrong: int, beaten: set[str], cache: Path, tmp_path: Path, fork_server: ForkServer
+) -> None:
+    scaled = with_time_to_compile("torch-to-cpp")
+    builds = baselines(scaled, cache)
+    files = {"scaled.py": "def scaled(x, weight, shift):\n    return x * weight - shift\n"}
+    made = build(scaled, "torch", files, cache, "adds")
+    for number in range(wrong, len(builds)):
+        copying = builds[number].copying
+        assert copying
+        other = dataclasses.replace(copying, folder=made.folder)
+        builds[number] = dataclasses.replace(builds[number], copying=other)
+    with MeasurementSession(scaled, fork_server, builds, tmp_path) as judge:
+        judge.device = detect.device_for("cpu", cache)
+        assert judge.baseline_times().keys() == beaten
 
 
 def test_round_report_has_no_hidden_cases(task: Task, cache: Path) -> None:
