@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from arena.errors import UserError
 from arena.runs import experiments, services
 from arena.runs.display.terminal import line_of, verdict_of
 from arena.runs.models import Event, Experiment, Run
-from arena.runs.states import RUN_JUDGED, RunStatus
+from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
 from evaluation.device_kind import CPU
 from evaluation.types import Verdict
 from runners.catalog import sync
@@ -35,7 +35,8 @@ from runners.worker.worker import Duty
 
 RUNS = "local"
 """Queue of the runs that are due, each named by its message."""
-TICK_SECONDS = 0.1
+TICK_SECONDS = 0.5
+"""Between two looks at the runs. On two cores each takes time from what is measured."""
 RESEND_SECONDS = 20.0
 MAX_CONCURRENT = 3
 CORES_PER_RUN = 4
@@ -176,18 +177,23 @@ class _Execution:
                     worker.poll(*self._devices, agents, builds)
                     next_poll = time.monotonic() + worker.POLL_SECONDS
                 with worker.database_errors_logged():
-                    if not self._start_runs():
+                    states = self._states()
+                    if not self._start_runs(states):
                         break
-                    self._log_progress()
+                    self._log_progress(states)
                 time.sleep(TICK_SECONDS)
-        self._log_progress()
+        self._log_progress(self._states())
 
-    def _start_runs(self) -> bool:
+    def _states(self) -> dict[str, tuple[str, int]]:
+        """Return the status and the number of the last event of each open run."""
+        rows = Run.objects.filter(pk__in=self._open).values_list("pk", "status", "last_seq")
+        return {pk: (status, last_seq) for pk, status, last_seq in rows}
+
+    def _start_runs(self, states: Mapping[str, tuple[str, int]]) -> bool:
         """Start as many runs as may execute at a time; return whether any executes."""
         now = time.monotonic()
-        queued = Run.objects.filter(pk__in=self._open, status=RunStatus.QUEUED)
         lost = {pk for pk in self._open if now - self._sent[pk] >= RESEND_SECONDS}
-        due = lost.intersection(queued.values_list("pk", flat=True))
+        due = {pk for pk, (status, _) in states.items() if status == RunStatus.QUEUED} & lost
         executing = len(self._open) - len(due)
         if self._until is None or now < self._until:
             for run in [run for pk, run in self._open.items() if pk in due]:
@@ -200,10 +206,15 @@ class _Execution:
                 queue.enqueue("run_agent", RUNS, run.pk)
         return executing > 0
 
-    def _log_progress(self) -> None:
+    def _log_progress(self, states: Mapping[str, tuple[str, int]]) -> None:
         """Log the new events of runs, and the verdicts of those that have ended."""
-        rows = Run.objects.with_names().filter(pk__in=self._open)
-        for run in rows.exclude(status=RunStatus.QUEUED):
+        changed = [
+            pk
+            for pk, (status, last_seq) in states.items()
+            if status != RunStatus.QUEUED
+            and (last_seq > self._logged[pk] or status not in RUN_ACTIVE)
+        ]
+        for run in Run.objects.with_names().filter(pk__in=changed) if changed else ():
             if run.last_seq > self._logged[run.pk]:
                 events = Event.objects.filter(run=run, seq__gt=self._logged[run.pk])
                 for event in events.order_by("seq"):
