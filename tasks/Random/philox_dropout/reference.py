@@ -20,7 +20,9 @@ _MASK = 0xFFFFFFFF
 
 def reference(x, key, p):
     zero = torch.zeros(x.shape[0], dtype=torch.int64, device=key.device)
-    counter = [zero + torch.arange(x.shape[0], device=key.device), zero, zero, zero]
+    # A compiler may compute with whole numbers of `arange` in 32 bits, as with indices.
+    number = torch.arange(x.shape[0], dtype=torch.float64, device=key.device).long()
+    counter = [number, zero, zero, zero]
     words = torch.stack(_philox(counter, key[0], key[1]), dim=1)
     kept = words >= int(p * 2**32)
     return torch.where(kept, x.float() / (1 - p), 0.0).to(x.dtype)

@@ -19,7 +19,9 @@ _MASK = 0xFFFFFFFF
 
 def reference(key, blocks):
     zero = torch.zeros(int(blocks), dtype=torch.int64, device=key.device)
-    counter = [zero + torch.arange(int(blocks), device=key.device), zero, zero, zero]
+    # A compiler may compute with whole numbers of `arange` in 32 bits, as with indices.
+    number = torch.arange(int(blocks), dtype=torch.float64, device=key.device).long()
+    counter = [number, zero, zero, zero]
     words = torch.stack(_philox(counter, key[0], key[1]), dim=1)
     return (words >> 8).float() * 2.0**-24
 
