@@ -137,7 +137,7 @@ def baselines(task: Task, cache: Path) -> list[Build]:
         return _keeping(build(task, "torch", files, cache, name), scratch, environment)
 
     # Candidates may write where they are told, so nothing is copied for what they are to beat.
-    # The judge checks no values of a baseline's copies either: in half precision some are off.
+    # Values of copies count where baselines are chosen, once: in half precision some are off.
     return [
         dataclasses.replace(
             made(name, ending + DROPPED),

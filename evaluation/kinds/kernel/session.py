@@ -7,7 +7,7 @@ import secrets
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -402,9 +402,11 @@ class MeasurementSession:
         These are wrong on the largest seen case, where the first one, in eager, is right.
         """
         eager, *compiled = self._baselines
-        workload = self._workload(max(self.task.cases(Split.SEEN), key=self.operator.elements))
-        inputs = [workload.reference.draw()]
-        with BufferRing(workload, 1, self._memory) as ring:
+        case = max(self.task.cases(Split.SEEN), key=self.operator.elements)
+        workload = self._workload(case)
+        own = type(self._memory)()  # the candidate has that of the session mapped
+        with failures_named(case), closing(own), BufferRing(workload, 1, own) as ring:
+            inputs = [workload.reference.draw()]
 
             def is_right(baseline: Build) -> bool:
                 """Return whether its copied results are right; True where they cannot be had."""
