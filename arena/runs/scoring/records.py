@@ -50,6 +50,8 @@ def records_among(runs: Iterable[Run]) -> list[SpeedRecord]:
         if last and age_of(run.judge_version) < age_of(last.run.judge_version):
             continue
         before = last if last and last.run.judge_version == run.judge_version else None
+        if last and not before and last.run.by_arena and not run.by_arena:
+            continue  # users start no records of a newer judge
         beaten = (before.run.speedup or 1.0) if before else 1.0
         beaten_unseen = (before.run.unseen_speedup or 1.0) if before else 1.0
         bar = (before.run.high or beaten) if before else 1.0
@@ -83,7 +85,7 @@ def candidates() -> RunQuerySet:
     runs = sure.filter(quarantined_at=None, agent__quarantined_at=None, agent__open_book=False)
     known = runs.exclude(speedup=None).exclude(unseen_speedup=None).exclude(ended_at=None)
     return known.order_by("ended_at", "pk").only(
-        "task_version", "hardware", "agent", "ended_at", "judge_version", *names
+        "task_version", "hardware", "agent", "ended_at", "judge_version", "by_arena", *names
     )
 
 

@@ -91,6 +91,15 @@ def test_newer_judge_starts_records_anew_and_none_is_compared_with_another(ran):
     assert (before.run, before.until) == (old, new.ended_at)
 
 
+def test_run_of_a_user_by_a_newer_judge_ends_no_record_of_the_arena(ran):
+    old = ran(3.0, 3.1, judge_version="3")
+    ran(1.5, 1.6, judge_version="10", by_arena=False)
+    assert held() == [old.pk]
+    new = ran(1.4, 1.5, judge_version="10")
+    best = ran(2.0, 2.1, judge_version="10", by_arena=False)
+    assert held() == [best.pk, new.pk, old.pk]
+
+
 def test_records_are_separate_by_hardware_and_task_version(ran, task):
     first = ran(2.0, 2.1)
     elsewhere = ran(
