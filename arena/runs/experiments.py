@@ -14,7 +14,8 @@ from typing import Any
 
 from django.core.validators import slug_re
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 from django.utils.text import slugify
 
 from arena.accounts.models import User, Viewer
@@ -31,6 +32,8 @@ from arena.runs.strict import Amount, Int, Mismatch, Strict, read
 
 FOLDER = Path(__file__).parent / "plans"
 RESTARTED = (RunStatus.BROKEN, RunStatus.CANCELLED)
+OF_ANOTHER_ARENA = "a user of another arena"
+"""The owner of runs that users of the arena started which exported them."""
 MAX_REPEATS = 100
 MAX_TITLE = 200
 MAX_NAME = 100
@@ -272,7 +275,8 @@ def with_user(found: QuerySet[Experiment], user: Viewer) -> QuerySet[Experiment]
     Users title their experiments, which could else be taken for those of the arena.
     """
     of_users = Run.objects.visible_to(user).filter(experiment=OuterRef("pk"), by_arena=False)
-    names = of_users.order_by("created_at", "id").values("owner__username")
+    name = Coalesce("owner__username", Value(OF_ANOTHER_ARENA))
+    names = of_users.order_by("created_at", "id").annotate(by=name).values("by")
     return found.annotate(by_user=Subquery(names[:1]))
 
 

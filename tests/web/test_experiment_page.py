@@ -97,4 +97,8 @@ def test_experiment_or_run_of_a_user_names_who_started_it(client, judged, hardwa
     assert "Started by alice." in client.get("/experiments/ab/").content.decode()
     assert "Started by" not in client.get("/experiments/staff/").content.decode()
     assert "started by alice" in client.get(f"/runs/{own.pk}/").content.decode()
+    Run.objects.filter(pk=own.pk).update(owner=None)  # as one that was imported
+    assert "started by a user of another arena" in client.get(f"/runs/{own.pk}/").content.decode()
+    imported = client.get("/experiments/ab/").content.decode()
+    assert "Started by a user of another arena." in imported
     assert "started by" not in client.get(f"/runs/{other.pk}/").content.decode()

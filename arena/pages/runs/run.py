@@ -16,7 +16,7 @@ from arena.notes.context import notes_of
 from arena.pages.answers import RefusalAsMessage
 from arena.pages.charts.cards import run_card
 from arena.pages.charts.files import chart_file
-from arena.runs import services
+from arena.runs import experiments, services
 from arena.runs.display.past import marks, past_of
 from arena.runs.display.summary import shown_runs, summary_of
 from arena.runs.models import Run
@@ -238,7 +238,7 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
         "notes": notes_of(shown, request.user)["notes"],
         "raw_output": shown.events.filter(kind="raw_output").order_by("seq").first(),
         "continued_by": Run.objects.filter(continues=shown).first(),
-        "by_user": shown.owner if of_user else None,
+        "by_user": (shown.owner or experiments.OF_ANOTHER_ARENA) if of_user else None,
         "may_change": may_change,
         "may_cancel": may_change and not shown.ended and not shown.cancel_requested,
         "may_continue": may_change and services.can_continue(shown),
