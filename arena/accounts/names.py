@@ -52,7 +52,7 @@ def skeleton(name: str) -> str:
     It is made of the slug, with which the slugs of a user's agents begin. So signs are left out,
     and accents of names that an operator gave; it is empty for a name of signs alone.
     """
-    text = slugify(name)
+    text = slugify(name).replace("_", "-")
     for letters, drawn_as in ALIKE:
         text = text.replace(letters, drawn_as)
     return text

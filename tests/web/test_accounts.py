@@ -83,6 +83,7 @@ def test_sign_up_continues_on_this_site_only(client, target, opened):
         ({"username": "r00t"}, "reserved"),
         ({"username": "admin."}, "reserved"),
         ({"username": "Kernel-Arena"}, "reserved"),
+        ({"username": "kernel_arena"}, "reserved"),
         ({"username": "kernel.arena"}, "reserved"),
         ({"username": "0fficial"}, "reserved"),
         ({"username": "@alice"}, "looks like"),
