@@ -185,8 +185,7 @@ def failures(request: HttpRequest, slug: str) -> HttpResponse:
     """
     shown = get_object_or_404(visible_to(request.user), slug=slug)
     runs = Run.objects.visible_to(request.user).filter(agent=shown)
-    own = runs.filter(by_arena=True)
-    verdicts = _verdicts(own if own.exists() else runs)
+    verdicts = _verdicts(runs.filter(by_arena=True)) or _verdicts(runs)
     counts: Counter[str] = Counter()
     for verdict, _, _, count in verdicts:
         counts[verdict] += count
