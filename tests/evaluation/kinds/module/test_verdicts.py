@@ -202,6 +202,9 @@ def test_trick_that_is_not_refused_gains_nothing(
     candidate: str, cache: Path, fork_server: ForkServer
 ) -> None:
     report = judged("llama_rms_norm", candidate, cache, fork_server)
+    if report.verdict is Verdict.DISPUTED:  # on some machines more is left out than a module takes
+        assert "faster than the model with a module that takes no time" in report.message
+        return
     assert report.verdict is Verdict.PASSED, report.message
     assert report.seen is not None
     assert report.seen.low <= MAX_GAIN
