@@ -25,7 +25,7 @@ def eligible(contest: Contest, user: User) -> RunQuerySet:
     The final submission must have passed with a final verdict. A kernel with the verdict of a round
     alone has none that could be judged again after the deadline.
     """
-    runs = Run.objects.filter(
+    runs = Run.objects.without_quarantined().filter(
         owner=user,
         status=RunStatus.PASSED,
         final__evaluations__scope=Scope.FINAL,
@@ -33,8 +33,6 @@ def eligible(contest: Contest, user: User) -> RunQuerySet:
         task_version__task=contest.task,
         hardware=contest.hardware,
         created_at__gte=contest.starts_at,
-        quarantined_at=None,
-        agent__quarantined_at=None,
         agent__open_book=False,
     )
     entered = Entry.objects.filter(contest=contest).values("run")

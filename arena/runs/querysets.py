@@ -87,7 +87,11 @@ class RunQuerySet(LeasedQuerySet["Run"]):
     def counted(self) -> Self:
         """Return the judged runs that rankings and records count; none is in quarantine."""
         judged = self.public().of_agents().filter(status__in=RUN_JUDGED)
-        return judged.filter(quarantined_at=None, agent__quarantined_at=None)
+        return judged.without_quarantined()
+
+    def without_quarantined(self) -> Self:
+        """Leave out runs in quarantine, also by their agent."""
+        return self.filter(quarantined_at=None, agent__quarantined_at=None)
 
     def without_drafts(self) -> Self:
         """Leave out runs of draft tasks, which only staff can see."""

@@ -46,8 +46,8 @@ class MemoryFrontier:
 
 def memory_frontiers(version: TaskVersion) -> list[MemoryFrontier]:
     """Return speed and memory of the public kernels of a task, by device; agents' and users'."""
-    passed = Run.objects.public().filter(task_version=version, status=RunStatus.PASSED)
-    passed = passed.filter(quarantined_at=None, agent__quarantined_at=None)
+    public = Run.objects.public().without_quarantined()
+    passed = public.filter(task_version=version, status=RunStatus.PASSED)
     measured = {"peak_memory__isnull": False}
     known = passed.exclude(unseen_low=None).with_peak_memory().filter(**measured)
     by_device: dict[Hardware, list[Any]] = {}

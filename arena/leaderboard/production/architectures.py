@@ -254,7 +254,7 @@ def deployed_runs(entry: Entry, device: str, viewer: Viewer) -> RunQuerySet:
         task_version__in=versions, hardware__slug=device, status__in=RUN_JUDGED
     )
     timed = runs.exclude(unseen_speedup=None)  # which is the deployed one
-    counted = timed.filter(quarantined_at=None, agent__quarantined_at=None)
+    counted = timed.without_quarantined()
     return counted.with_names().order_by("-status", "-unseen_speedup", "-created_at", "pk")
 
 

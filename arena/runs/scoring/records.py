@@ -82,7 +82,7 @@ def candidates() -> RunQuerySet:
     names = ("speedup", "low", "high", "unseen_speedup", "unseen_low", "unseen_high")
     passed = Run.objects.of_agents().filter(status=RunStatus.PASSED, visibility=Visibility.PUBLIC)
     sure = passed.filter(noisy=False)
-    runs = sure.filter(quarantined_at=None, agent__quarantined_at=None, agent__open_book=False)
+    runs = sure.without_quarantined().filter(agent__open_book=False)
     known = runs.exclude(speedup=None).exclude(unseen_speedup=None).exclude(ended_at=None)
     return known.order_by("ended_at", "pk").only(
         "task_version", "hardware", "agent", "ended_at", "judge_version", "by_arena", *names
