@@ -61,7 +61,7 @@ class Note(models.Model):
     text = models.CharField(max_length=MAX_TEXT, blank=True)
     author = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="notes")
     by_staff = models.BooleanField(default=False, db_default=False)
-    """Whether its author was staff then, so that everybody sees it."""
+    """True where its author was staff then: everybody sees it."""
     created_at = models.DateTimeField(default=timezone.now)
 
     objects = NoteQuerySet.as_manager()

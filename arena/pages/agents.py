@@ -181,7 +181,7 @@ def agent(request: HttpRequest, slug: str) -> HttpResponse:
 def failures(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the failures of an agent: alone for its page, which inserts it, else as a page.
 
-    Those in runs that users started are left out where the arena itself has runs of the agent.
+    Those in runs that users started are left out where the arena itself has verdicts on the agent.
     """
     shown = get_object_or_404(visible_to(request.user), slug=slug)
     runs = Run.objects.visible_to(request.user).filter(agent=shown)

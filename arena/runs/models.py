@@ -87,7 +87,7 @@ class Run(Scores, Quarantine, Leased):
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="runs"
     )
     by_arena = models.BooleanField(default=True, db_default=True)
-    """Whether the command line or staff started it: its owner's rights and account may change."""
+    """True if the command line or staff started it: its owner's rights and account may change."""
     label = models.CharField(max_length=100, blank=True)
     repeat = models.PositiveIntegerField(default=0)
     visibility = models.CharField(max_length=6, choices=Visibility, default=Visibility.PUBLIC)

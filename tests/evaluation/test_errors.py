@@ -22,7 +22,7 @@ def reduction(case): ...
 """
 
 
-def test_line_of_an_error_is_the_innermost_of_the_file() -> None:
+def test_error_names_the_innermost_line_of_the_file() -> None:
     path = Path("scaled/reference.py")
     reference = load_reference(SOURCE, path, ()).reference
     with pytest.raises(ZeroDivisionError) as caught:

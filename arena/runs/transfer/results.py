@@ -72,7 +72,8 @@ RUN = (
     "id", "label", "repeat", "visibility", "status", "reason", "fault", "budget", "created_at",
     "started_at", "ended_at", "last_seq", "rounds", "cost_usd", "tokens", *SCORES,
 )  # fmt: skip
-MARKS = ("by_arena", "quarantined_at", "quarantine_reason")
+QUARANTINE = ("quarantined_at", "quarantine_reason")
+MARKS = ("by_arena", *QUARANTINE)
 """Columns of the runs alone that a user started, or that count in no ranking."""
 SUBMISSION = ("round", "content_hash", "files", "note", "created_at")
 EVALUATION = (
@@ -199,7 +200,7 @@ def _marks(run: Run) -> dict[str, Any]:
     marks: dict[str, Any] = {} if run.by_arena else {"by_arena": False}
     subjects: tuple[Run | Agent, ...] = (run, run.agent)
     if held := next((each for each in subjects if each.quarantined_at), None):
-        marks |= {name: getattr(held, name) for name in MARKS[1:]}
+        marks |= {name: getattr(held, name) for name in QUARANTINE}
     return marks
 
 

@@ -99,7 +99,7 @@ def test_set_depends_on_no_result(hardware, db, client):
     assert "The 3 tasks of this board" in page and "/tasks/b/cpp-to-cpp/" in page
 
 
-def test_first_sight_and_tabs_lead_to_ranked_boards(hardware, client):
+def test_first_board_and_tabs_lead_to_ranked_boards(hardware, client):
     gpu = Hardware.objects.create(slug="a-gpu", name="A GPU", kind="gpu", arch="sm_90")
     publish("b/triton-to-triton", "c/triton-to-triton", "d/torch-to-cpp", "e/torch-to-cpp")
     judged_run("agent", "a", 2.0, hardware=gpu)

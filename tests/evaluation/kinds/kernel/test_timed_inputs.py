@@ -61,7 +61,7 @@ PROMISES: dict[str, Callable[[Tensors, Case], bool]] = {
     "rmsprop_centred": lambda given, case: bool((given["square"] > given["average"] ** 2).all()),
     "spherical_harmonics": lambda given, case: bool(given["direction"].any(-1).all()),
 }
-"""What prompts say of inputs beyond a `range` of an argument."""
+"""Promises of prompts on inputs beyond a `range` of an argument."""
 
 
 def workload_of(operator: Operator) -> OperatorWorkload:
