@@ -43,6 +43,21 @@ def is_stopped(pid: int) -> bool:
     return True
 
 
+def has_left_cores(pid: int) -> bool:
+    """Return whether no thread of a stopped process is still on a core.
+
+    The state of a thread says stopped before it leaves its core. On a virtual machine the core may
+    be taken away in between, for milliseconds that count as the thread's processor time. The kernel
+    waits until a thread has left before it shows its system call. Where that may not be read, the
+    answer is yes. Source: task_current_syscall() in lib/syscall.c of Linux.
+    """
+    for thread in threads(pid):
+        with contextlib.suppress(OSError):  # it is gone, or may not be read
+            if _read(f"/proc/{pid}/task/{thread}/syscall").startswith(b"running"):
+                return False
+    return True
+
+
 def threads(pid: int) -> list[int]:
     """Return the threads of a process in the order of their start; none when it is gone."""
     try:

@@ -64,10 +64,12 @@ class Freezer:
                 os.kill(pid, number)
 
     def wait_suspended(self, max_seconds: float) -> bool:
-        """Return whether all processes stop, and their processor times stand still, in time.
+        """Return whether all processes stop and leave their cores in time.
 
         A thread whose state says stopped leaves its core later, on a virtual machine by many
-        milliseconds. That time belongs to the reply: `ns_until_stop` counts it.
+        milliseconds. That time belongs to the reply: `ns_until_stop` counts it. The processor time
+        of a thread on a core grows at each tick of the kernel alone, so that two equal times do not
+        show that it has left; they are compared where the kernel does not show more.
         """
         deadline = time.monotonic() + max_seconds
         while time.monotonic() < deadline:
@@ -75,6 +77,8 @@ class Freezer:
             if not all(procfs.is_stopped(pid) for pid in self.pids):
                 self.suspend()
                 time.sleep(POLL_SECONDS)
+                continue
+            if not all(procfs.has_left_cores(pid) for pid in self.pids):
                 continue
             self._times_at_stop = self.cpu_times()
             if self._times_at_stop == self.cpu_times():

@@ -85,8 +85,9 @@ def test_trick_gains_no_more_than_its_bound(
     )
 
     reports = (*found.trick, *found.honest)
-    assert found.gain <= bound, "\n".join(map(details, reports))
-    assert all(report.verdict is not Verdict.BROKEN for report in reports)
+    shown = "\n".join(map(details, reports))
+    assert found.gain <= bound, shown
+    assert all(report.verdict is not Verdict.BROKEN for report in reports), shown
 
 
 def test_trick_header_states_one_outcome() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -283,19 +285,36 @@ def test_freezer_time_until_a_stopped_thread_leaves_its_core_is_not_of_its_suspe
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A virtual core that is away for 20 ms leaves its stopped thread running that long."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
     freezer, late, used = Freezer(1), 20_000_000, itertools.count(0, 1_000_000)
-    monkeypatch.setattr(freezer, "find", lambda: [7])
+    monkeypatch.setattr(freezer, "find", lambda: [dead.pid])
     monkeypatch.setattr(procfs, "is_stopped", lambda pid: True)
     monkeypatch.setattr(procfs, "cpu_time_ns", lambda pid: min(next(used), late))
-    freezer.pids = (7,)
+    freezer.pids = (dead.pid,)
     before = freezer.cpu_times()
     assert freezer.wait_suspended(60)
     assert freezer.suspended_ns() == 0
-    assert freezer.ns_until_stop(before) == late - before[7] == late
+    assert freezer.ns_until_stop(before) == late - before[dead.pid] == late
     late += 5
     assert freezer.suspended_ns() == 5
     late += 10**15
     assert not freezer.wait_suspended(0.01)
+
+
+def test_thread_on_a_core_has_not_left_it_and_a_stopped_one_has() -> None:
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        until(lambda: not procfs.has_left_cores(busy.pid))
+        os.kill(busy.pid, signal.SIGSTOP)
+        until(lambda: procfs.is_stopped(busy.pid))
+        until(lambda: procfs.has_left_cores(busy.pid))
+        stood = procfs.cpu_time_ns(busy.pid)
+        assert stood > 0 and procfs.cpu_time_ns(busy.pid) == stood
+    finally:
+        busy.kill()
+        busy.wait()
+    assert procfs.has_left_cores(busy.pid)
 
 
 def test_require_idle_on_a_cpu_does_nothing(fork_server: ForkServer, limits: ProcessLimits) -> None:
