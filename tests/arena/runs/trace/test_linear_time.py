@@ -138,11 +138,14 @@ def test_terminal_output_takes_linear_time(render):
 
 
 @pytest.mark.parametrize("language", highlighting.LEXERS)
-def test_highlighter_takes_linear_time_or_has_a_deadline(language):
+def test_highlighter_ends_soon_after_its_deadline(language):
+    """Each text is a new one: the HTML of a text that was in time is kept."""
     for bait in BAITS:
-        _check_growth(lambda text: highlighting.code_html(text, language), bait)
-        text = "a0x" + bait * (highlighting.MAX_CHARACTERS // len(bait) - 3)
-        spent = _seconds(lambda text: highlighting.code_html(text, language), text, times=3)
+        body = bait * (highlighting.MAX_CHARACTERS // len(bait) - 3)
+        spent = min(
+            _seconds(lambda text: highlighting.code_html(text, language), f"a{number}x{body}")
+            for number in range(3)
+        )
         assert spent < 2 * highlighting.MAX_SECONDS, bait
 
 
