@@ -39,7 +39,7 @@ evaluation/code/languages/test_triton.py runners/test_local.py runners/test_faul
 evaluation/importers/test_convert.py web/test_accessibility.py runners/agents/test_command.py
 evaluation/code/languages/test_cuda.py evaluation/importers/test_gpu_mode.py
 runners/agents/test_production_run.py evaluation/code/building/test_triton_cache.py
-evaluation/kinds/module/test_verdicts.py
+evaluation/kinds/module/test_refusals.py
 """.split()
 """Files that workers start with: a long one that starts last would leave the others idle."""
 ONE_BY_ONE = """

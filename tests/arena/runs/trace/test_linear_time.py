@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import math
 import pkgutil
 import re
 import time
@@ -25,12 +26,12 @@ from arena.runs.trace.blobs import shrink
 from arena.runs.trace.redaction import clean
 from evaluation.code import building, languages
 
-pytestmark = pytest.mark.serial
 MAX_CHARACTERS = 2 << 20
 STEP = 4
 MAX_GROWTH = 9.0
 """Of the time for a text that is STEP times as long: each doubling may triple it."""
 MEASURABLE_SECONDS = 0.02
+MAX_TRIES = 8
 SPACES = (" ", "\n", "\t", "\n" + " " * 15)
 BAITS = (
     *SPACES, "a", "1", "_", "(", "[", "{", "<", '"', "'", "`", "#", "/", "/*", "//\n", "\\", "\\\n",
@@ -48,32 +49,40 @@ ESCAPES = (
 )  # fmt: skip
 
 
-def _seconds(work: Callable[[str], object], text: str, times: int = 1) -> float:
-    """Return the least processor time of some calls, without collections of garbage."""
-    spent = []
+def _seconds(work: Callable[[str], object], text: str) -> float:
+    """Return the processor time of a call, without collections of garbage."""
     gc.disable()
     try:
-        for _ in range(times):
-            began = time.thread_time()
-            work(text)
-            spent.append(time.thread_time() - began)
+        began = time.thread_time()
+        work(text)
+        return time.thread_time() - began
     finally:
         gc.enable()
-    return min(spent)
 
 
 def _check_growth(work: Callable[[str], object], bait: str, most: int = MAX_CHARACTERS) -> None:
-    """Require that time grows about as the text does, which is a bait again and again."""
-    before, size = 0.0, max(most // STEP**4, 1)
+    """Require that time grows about as the text does, which is a bait again and again.
+
+    Other work on a machine lengthens processor time too. The least of some calls counts, and work
+    that takes quadratic time is too slow in each of them.
+    """
+    before, size = math.inf, max(most // STEP**4, 1)
     while size <= most:
         texts = [(bait * (length // len(bait) + 1))[:length] for length in (size // STEP, size)]
         spent = _seconds(work, texts[1])
-        if spent > MEASURABLE_SECONDS and spent > MAX_GROWTH * before:
-            before, spent = (_seconds(work, text, times=3) for text in texts)
-            assert spent < MAX_GROWTH * before or spent < MEASURABLE_SECONDS, (
-                f"{bait!r}: {before:.3f} s for {size // STEP} characters, {spent:.3f} s for {size}"
-            )
+        for _ in range(MAX_TRIES):
+            if spent <= max(MEASURABLE_SECONDS, MAX_GROWTH * before):
+                break
+            before = min(before, _seconds(work, texts[0]))
+            spent = min(spent, _seconds(work, texts[1]))
+        else:
+            pytest.fail(f"{bait!r}: {size // STEP} characters {before:.3f} s, {size} {spent:.3f} s")
         before, size = spent, size * STEP
+
+
+def _ends_within(seconds: float, work: Callable[[str], object], text: str) -> bool:
+    """Return whether work ends in time, at least once. What it keeps of a text helps no other."""
+    return any(_seconds(work, f"{number}{text}") < seconds for number in range(MAX_TRIES))
 
 
 def _modules(*packages: ModuleType) -> Iterator[ModuleType]:
@@ -121,14 +130,14 @@ def test_every_pattern_takes_linear_time_for_its_own_words():
                 pass
 
         for word in _words(pattern):
-            _check_growth(search, word, MAX_CHARACTERS // STEP)
+            _check_growth(search, word, MAX_CHARACTERS // STEP**2)
 
 
 @pytest.mark.parametrize("bait", SECRET_BAITS)
 def test_redaction_takes_linear_time(bait):
-    _check_growth(clean, bait)
-    assert "characters cut" not in clean(bait * (MAX_CHARACTERS // len(bait)))
-    assert _seconds(clean, bait * (MAX_CHARACTERS // len(bait))) < 2
+    _check_growth(clean, bait, MAX_CHARACTERS // STEP)
+    assert "characters cut" not in clean(bait * (MAX_CHARACTERS // len(bait)), seconds=60)
+    assert _ends_within(2, clean, bait * (MAX_CHARACTERS // len(bait)))
 
 
 @pytest.mark.parametrize("render", [without_escapes, ansi_lines], ids=lambda each: each.__name__)
@@ -139,14 +148,12 @@ def test_terminal_output_takes_linear_time(render):
 
 @pytest.mark.parametrize("language", highlighting.LEXERS)
 def test_highlighter_ends_soon_after_its_deadline(language):
-    """Each text is a new one: the HTML of a text that was in time is kept."""
+    def coloured(text: str) -> str:
+        return highlighting.code_html(f"a{text}", language)
+
     for bait in BAITS:
-        body = bait * (highlighting.MAX_CHARACTERS // len(bait) - 3)
-        spent = min(
-            _seconds(lambda text: highlighting.code_html(text, language), f"a{number}x{body}")
-            for number in range(3)
-        )
-        assert spent < 2 * highlighting.MAX_SECONDS, bait
+        text = f"x{bait * (highlighting.MAX_CHARACTERS // len(bait) - 3)}"
+        assert _ends_within(2 * highlighting.MAX_SECONDS, coloured, text), bait
 
 
 def test_highlighter_of_a_name_that_is_not_listed_is_not_used():
@@ -163,17 +170,20 @@ def test_code_with_a_long_run_of_white_space_is_plain():
 def test_markdown_takes_linear_time(bait):
     markdown._rendered.cache_clear()
     _check_growth(lambda text: markdown._rendered.__wrapped__(text), bait, markdown.MAX_CHARACTERS)
-    assert _seconds(markdown.markdown_html, bait * MAX_CHARACTERS) < 3
+    assert _ends_within(3, markdown.markdown_html, bait * MAX_CHARACTERS)
 
 
 @pytest.mark.parametrize("fence", ["autohotkey\n" + "\n" * 4000, "cpp\n" + "a\n" * 4000])
 def test_message_with_the_worst_code_is_rendered_in_time(fence):
-    assert _seconds(markdown.markdown_html, f"```{fence}```") < 0.5
+    assert _ends_within(0.5, markdown.markdown_html, f"\n```{fence}```")
 
 
 def test_files_of_a_page_have_one_deadline():
-    files = {f"{n}.toml": "(&=" * 1000 for n in range(20)} | {"a.cpp": (" " * 15 + "\n") * 1999}
-    assert _seconds(lambda _: sources(files), "") < 2 * deadline.PAGE_SECONDS
+    def shown(number: str) -> object:
+        files = {f"{n}.toml": number + "(&=" * 1000 for n in range(20)}
+        return sources(files | {"a.cpp": number + (" " * 15 + "\n") * 1999})
+
+    assert _ends_within(2 * deadline.PAGE_SECONDS, shown, "")
 
 
 def test_comparison_of_equal_lines_is_bounded():
@@ -185,7 +195,7 @@ def test_comparison_of_equal_lines_is_bounded():
 
 @pytest.mark.parametrize("bait", ["\n", "+", "+\n", "@@", "a"])
 def test_diff_takes_linear_time(bait):
-    _check_growth(diff_html, bait, MAX_CHARACTERS // STEP)
+    _check_growth(diff_html, bait, MAX_CHARACTERS // STEP**2)
 
 
 def test_event_of_many_texts_is_shrunk_in_linear_time():

@@ -18,6 +18,7 @@ from evaluation.sandboxed.model.phases import Regime
 CANDIDATES = Path(__file__).parent / "candidates"
 NORM, ROTARY = "llama_rms_norm", "llama_rotary_embedding"
 LAUNCHES, WINDOWS = 9, 60
+WINDOWS_BETWEEN_CHECKS = 12
 
 
 def source_of(candidate: str) -> str:
@@ -53,6 +54,8 @@ def check_windows(
 ) -> int:
     """Run windows of several forwards with a candidate and without, and check the candidate's.
 
+    Checks come between windows too, so that a trick is refused as soon as it shows.
+
     Returns: the launches checked whose inputs arrived late. Raises: SubmissionError.
     """
     with session_of(NORM, candidate, kind, cache, fork_server) as session:
@@ -65,8 +68,10 @@ def check_windows(
             ]
             for each in pair:
                 each.start(LAUNCHES)
-                for _ in range(windows):
-                    each.window()
-            pair[0].check_staged()
-            check_budget(pair[0], pair[1], limits)
+            for _ in range(windows // WINDOWS_BETWEEN_CHECKS):
+                for each in pair:
+                    for _ in range(WINDOWS_BETWEEN_CHECKS):
+                        each.window()
+                pair[0].check_staged()
+                check_budget(pair[0], pair[1], limits)
         return len(pair[0].late_errors)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,7 @@ import pytest
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU
 from evaluation.errors import SubmissionError
-from evaluation.kinds.module.architectures import find_task
 from evaluation.types import Reason
-from tests.conftest import skip_or_fail
 from tests.evaluation.kinds.module.measuring import NORM, ROTARY, measure_alone
 
 pytestmark = [pytest.mark.slow, pytest.mark.serial, pytest.mark.timeout(900)]
@@ -20,20 +17,12 @@ TRIES = 12
 """Measurements until a trick is refused: beside other work, late inputs come too late."""
 
 
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    if why := find_task(NORM)[0].missing():
-        skip_or_fail(why)
-    with ForkServer() as shared:
-        yield shared
-
-
 @pytest.mark.parametrize(("task", "candidate"), [(NORM, "fused_norm"), (ROTARY, "rotary")])
 def test_honest_module_alone_is_measured(
-    task: str, candidate: str, cache: Path, fork_server: ForkServer
+    task: str, candidate: str, cache: Path, model_server: ForkServer
 ) -> None:
     for phase in ("prefill", "decode"):
-        assert measure_alone(task, candidate, phase, CPU, cache, fork_server) is not None
+        assert measure_alone(task, candidate, phase, CPU, cache, model_server) is not None
 
 
 @pytest.mark.parametrize(
@@ -46,11 +35,11 @@ def test_honest_module_alone_is_measured(
     ],
 )
 def test_trick_of_a_module_alone_is_refused(
-    task: str, candidate: str, cache: Path, fork_server: ForkServer
+    task: str, candidate: str, cache: Path, model_server: ForkServer
 ) -> None:
     def tried() -> None:
         for _ in range(TRIES):
-            measure_alone(task, f"alone/{candidate}", "prefill", CPU, cache, fork_server)
+            measure_alone(task, f"alone/{candidate}", "prefill", CPU, cache, model_server)
 
     with pytest.raises(SubmissionError) as caught:
         tried()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,6 @@ from evaluation.kinds.module.composition import causes, check_disjoint, parts_of
 from evaluation.kinds.module.drops import Drop
 from evaluation.sandboxed.model.phases import Extent, Regime
 from evaluation.types import GateName, Reason, Report, Verdict
-from tests.conftest import skip_or_fail
 
 CANDIDATES = Path(__file__).parent / "candidates"
 LLAMA = architectures()["llama"]
@@ -97,19 +96,11 @@ def test_two_that_work_alone_clash_without_another_try() -> None:
     assert tried == [1, 1]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    if why := LLAMA.missing():
-        skip_or_fail(why)
-    with ForkServer() as shared:
-        yield shared
-
-
-def judged(cache: Path, server: ForkServer, *candidates: str) -> Report:
+def judged(cache: Path, model_server: ForkServer, *candidates: str) -> Report:
     sources = [(CANDIDATES / f"{name}.py").read_text() for name in candidates]
     parts = parts_of(LLAMA, zip(("llama_rms_norm", "llama_mlp"), sources, strict=True))
     measured = Extent((Regime.EAGER,))
-    report = production.judge(LLAMA, parts, CPU, cache, measured, fork_server=server)
+    report = production.judge(LLAMA, parts, CPU, cache, measured, fork_server=model_server)
     assert report.verdict is not Verdict.BROKEN, report.gates[-1].private
     return report
 
@@ -117,7 +108,7 @@ def judged(cache: Path, server: ForkServer, *candidates: str) -> Report:
 @pytest.mark.slow
 @pytest.mark.serial  # beside other work, two short blocks can look faster than a free module
 def test_model_with_two_kernels_is_checked_and_timed(
-    cache: Path, server: ForkServer, monkeypatch: pytest.MonkeyPatch
+    cache: Path, model_server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from evaluation.kinds.module import module_times, windows
 
@@ -125,7 +116,7 @@ def test_model_with_two_kernels_is_checked_and_timed(
     monkeypatch.setitem(windows.PLANS, CPU, dataclasses.replace(windows.PLANS[CPU], **few))
     short = dataclasses.replace(module_times.MODULE_PLANS[CPU], **few)
     monkeypatch.setitem(module_times.MODULE_PLANS, CPU, short)
-    report = judged(cache, server, "fused_norm", "silu_mlp")
+    report = judged(cache, model_server, "fused_norm", "silu_mlp")
     assert report.verdict is Verdict.PASSED, report.message
     assert (report.task, report.task_hash) == ("llama/composition", LLAMA.hash)
     _, loaded, correct, timed = report.gates
@@ -139,13 +130,13 @@ def test_model_with_two_kernels_is_checked_and_timed(
 
 @pytest.mark.slow
 @pytest.mark.serial
-def test_kernels_that_clash_are_named(cache: Path, server: ForkServer) -> None:
+def test_kernels_that_clash_are_named(cache: Path, model_server: ForkServer) -> None:
     """Operators of PyTorch have one name for each process.
 
     Each file calls its operator by name, and finds the other's. A call of one that another has
     replaced would be undefined: it ends with one error or another.
     """
-    report = judged(cache, server, "operator_norm", "operator_mlp")
+    report = judged(cache, model_server, "operator_norm", "operator_mlp")
     assert (report.verdict, report.reason) == (Verdict.FAILED, Reason.CALL_ERROR)
     failed = report.gates[-1]
     assert failed.gate is GateName.CORRECTNESS
@@ -153,8 +144,8 @@ def test_kernels_that_clash_are_named(cache: Path, server: ForkServer) -> None:
     assert "none fails by itself; caused by: llama_rms_norm, llama_mlp" in report.message
 
 
-def test_part_that_breaks_the_rules_is_named(cache: Path, server: ForkServer) -> None:
-    report = judged(cache, server, "dropped_expert", "silu_mlp")
+def test_part_that_breaks_the_rules_is_named(cache: Path, model_server: ForkServer) -> None:
+    report = judged(cache, model_server, "dropped_expert", "silu_mlp")
     assert report.verdict is Verdict.REJECTED
     assert report.gates[-1].detail == {"drop": "", "caused_by": ["llama_rms_norm"]}
     assert "caused by: llama_rms_norm" in report.message

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from evaluation.kinds.module import module_times, windows
 from evaluation.kinds.module.architectures import find_task
 from evaluation.kinds.module.composition import Part
 from evaluation.sandboxed.model.phases import extent
-from evaluation.types import GateName, GateResult, Reason, Report, Verdict
+from evaluation.types import GateName, Reason, Report, Verdict
 from tests.conftest import skip_or_fail
 
 pytestmark = [pytest.mark.slow, pytest.mark.serial]
@@ -24,23 +23,11 @@ TASK, SUM = "llama_tp_mlp", "dist.all_reduce(result)"
 HONEST = (Path(__file__).parent / "candidates/rank_mlp.py").read_text()
 
 
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    """Fork server of these tests alone: their libraries import Triton, which then only compiles."""
-    with ForkServer() as shared:
-        yield shared
-
-
 @pytest.fixture(autouse=True)
-def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch, unread: None) -> None:
     """Few and short windows, without static analysis, as tricks are judged."""
     if why := find_task(TASK)[0].missing():
         skip_or_fail(why)
-
-    def passed(*_: object) -> GateResult:
-        return GateResult(GateName.INTEGRITY, Verdict.PASSED)
-
-    monkeypatch.setattr(production, "_integrity", passed)
     monkeypatch.setattr(rank_channels, "MAX_APART_SECONDS", 2.0)
     plan = dataclasses.replace(windows.PLANS[CPU], min_blocks=2, max_blocks=2)
     monkeypatch.setitem(windows.PLANS, CPU, plan)
@@ -48,18 +35,18 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(module_times.MODULE_PLANS, CPU, short)
 
 
-def judged(source: str, cache: Path, fork_server: ForkServer) -> Report:
+def judged(source: str, cache: Path, model_server: ForkServer) -> Report:
     architecture, task = find_task(TASK)
     part = Part(task, {task.target_file: source})
     whole = extent(CPU, True, architecture.name, architecture.ranks)
     measured = dataclasses.replace(whole, checked_windows=2, decode_rows=16, decoy_windows=1)
-    report = production.judge(architecture, [part], CPU, cache, measured, fork_server=fork_server)
+    report = production.judge(architecture, [part], CPU, cache, measured, fork_server=model_server)
     assert report.verdict is not Verdict.BROKEN, report.gates[-1].private
     return report
 
 
-def test_honest_module_passes_with_a_time(cache: Path, fork_server: ForkServer) -> None:
-    report = judged(HONEST, cache, fork_server)
+def test_honest_module_passes_with_a_time(cache: Path, model_server: ForkServer) -> None:
+    report = judged(HONEST, cache, model_server)
     assert report.verdict is Verdict.PASSED, report.message
     assert report.seen is not None
     assert report.fingerprint["device"]["name"]
@@ -81,9 +68,9 @@ def test_honest_module_passes_with_a_time(cache: Path, fork_server: ForkServer) 
          "a rank that leaves another waiting"],
 )  # fmt: skip
 def test_ranks_that_do_not_work_together_are_refused(
-    instead: str, reason: Reason, message: str, cache: Path, fork_server: ForkServer
+    instead: str, reason: Reason, message: str, cache: Path, model_server: ForkServer
 ) -> None:
-    report = judged(HONEST.replace(SUM, instead), cache, fork_server)
+    report = judged(HONEST.replace(SUM, instead), cache, model_server)
     assert (report.verdict, report.reason) == (Verdict.FAILED, reason), report.message
     assert report.gates[-1].gate is GateName.CORRECTNESS
     assert message in report.message
