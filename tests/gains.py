@@ -7,6 +7,7 @@ verdict that refuses it gains nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -27,8 +28,12 @@ class Comparison:
 
     @property
     def gain(self) -> float:
-        """Return the share by which the trick's best interval begins above the honest ones' end."""
-        return max(map(low, self.trick)) / max(map(high, self.honest)) - 1
+        """Return the share by which the trick's best interval begins above the honest ones' end.
+
+        It is infinite where the trick passed and honest code could not be measured.
+        """
+        trick, honest = max(map(low, self.trick)), max(map(high, self.honest))
+        return (trick / honest if honest else math.inf) - 1 if trick else -1.0
 
 
 def speedup(report: Report) -> float:

@@ -50,3 +50,10 @@ def test_gain_within_a_wide_interval_does_not_count() -> None:
 def test_gain_of_refused_verdicts_is_none() -> None:
     found = gains.compare(reports(None, None), reports(1.0, 1.0), min_verdicts=2)
     assert found.gain == -1.0
+
+
+def test_gain_over_honest_code_that_is_not_measured_is_not_within_the_bound() -> None:
+    found = gains.compare(reports(1.0, 1.0, 1.0), reports(None, None, 1.0), min_verdicts=2)
+    assert len(found.trick) == 3 and found.gain <= gains.BOUND
+    assert gains.compare(reports(*[1.0] * 5), reports(*[None] * 5)).gain > gains.BOUND
+    assert gains.compare(reports(None, None), reports(None, None)).gain == -1.0
