@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import F, FloatField, Q
 from django.db.models.functions import Cast, Greatest
 
-from arena.accounts.models import Viewer
+from arena.accounts.models import User, Viewer
 from arena.catalog.models import DIRECT, EXTERNAL, Task, TaskVersion, Worker
 from arena.leases import LeasedQuerySet
 from arena.queue import BUILD
@@ -79,6 +79,14 @@ class RunQuerySet(LeasedQuerySet["Run"]):
         if user is None or user.is_staff:
             return self
         return self.filter(owner=user) if user.is_authenticated else self.none()
+
+    def create_for(self, owner: User | None, **fields: Any) -> Run:
+        """Create a run of a user, of the arena itself if nobody or a member of staff starts it.
+
+        `by_arena` among the fields decides that for a run that continues another.
+        """
+        by_arena = fields.pop("by_arena", owner is None or owner.is_staff)
+        return self.create(owner=owner, by_arena=by_arena, **fields)
 
     def public(self) -> Self:
         """Return the runs that everybody can see, and that boards and records count."""

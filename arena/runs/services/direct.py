@@ -55,12 +55,11 @@ def submit_kernel(
         check_day(owner, KERNELS)
         if scope == Scope.FINAL:
             check_day(owner, FINALS)
-        run = Run.objects.create(
+        run = Run.objects.create_for(
+            owner,
             task_version=version,
             agent=direct_agent(),
             hardware=hardware,
-            owner=owner,
-            by_arena=owner.is_staff,
             label=label[:100],
             visibility=visibility,
             budget={"rounds": 1},

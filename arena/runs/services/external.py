@@ -98,12 +98,11 @@ def start_external_run(
         lock_owner(owner)
         check_quota(owner)
         check_day(owner, FINALS)
-        run = Run.objects.create(
+        run = Run.objects.create_for(
+            owner,
             task_version=version,
             agent=external_agent(owner, name, model),
             hardware=hardware,
-            owner=owner,
-            by_arena=owner.is_staff,
             budget=checked_budget(budget),
             label=label[:100],
             visibility=visibility,

@@ -89,18 +89,19 @@ def start_run(
         if counted:
             lock_owner(owner)
             check_quota(owner)
-        run = Run.objects.create(
+        inherited = {} if continues is None else {"by_arena": continues.by_arena}
+        run = Run.objects.create_for(
+            owner,
             task_version=version,
             agent=agent,
             hardware=hardware,
-            owner=owner,
-            by_arena=owner is None or owner.is_staff if continues is None else continues.by_arena,
             budget=checked_budget(budget),
             label=label[:100],
             experiment=experiment,
             repeat=repeat,
             visibility=visibility,
             continues=continues,
+            **inherited,
         )
         place = Run.objects.ahead_of(run).count() + 1
         record_status(run.pk, RunStatus.QUEUED, queue=queue.AGENTS, queue_position=place)
