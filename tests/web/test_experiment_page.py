@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from arena.runs.models import Experiment, Run
+from arena.runs.services import quarantine
 from tests.arena.factories import judged_run
 from tests.waiting import PATIENCE_SECONDS
 
@@ -82,6 +83,17 @@ def test_list_of_experiments_has_one_that_came_since_it_was_counted(client, judg
     judged("old", "relu", status="queued", experiment=later)
     page = client.get("/experiments/").content.decode()
     assert "/experiments/cd/" in page and "/experiments/ab/" in page
+
+
+@pytest.mark.django_db
+def test_list_of_experiments_counts_no_verdict_in_quarantine(client, judged):
+    judged("new", "relu", 2.0)
+    held = judged("old", "gelu", 9.0)
+    for passed in ("2", "1"):
+        page = client.get("/experiments/").content.decode()
+        for column in ("With a result", "Passed"):
+            assert re.findall(f'data-label="{column}">(\\d+)<', page) == [passed]
+        quarantine(held, "It reads its inputs' seeds.")
 
 
 @pytest.mark.django_db

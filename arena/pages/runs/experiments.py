@@ -55,10 +55,14 @@ def experiment_list(request: HttpRequest) -> HttpResponse:
 
 
 def _counted(runs: RunQuerySet) -> dict[int, tuple[dict[str, int], list[str]]]:
-    """Return counts of runs and the titles of the agents of each experiment, by its id."""
+    """Return counts of runs and the titles of the agents of each experiment, by its id.
+
+    Verdicts in quarantine count here as little as on the page of their experiment.
+    """
+    free = Q(quarantined_at=None, agent__quarantined_at=None)
     found: Any = runs.values("experiment", "agent").annotate(
-        judged=Count("pk", filter=Q(status__in=RUN_JUDGED)),
-        passed=Count("pk", filter=Q(status=RunStatus.PASSED)),
+        judged=Count("pk", filter=free & Q(status__in=RUN_JUDGED)),
+        passed=Count("pk", filter=free & Q(status=RunStatus.PASSED)),
         active=Count("pk", filter=Q(status__in=RUN_ACTIVE)),
     )
     titles = dict(Agent.objects.values_list("pk", "title"))
