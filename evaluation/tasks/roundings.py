@@ -343,7 +343,10 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
 
 def _parts(flat: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return the parts of a tensor that are disturbed one after the other."""
-    return torch.split(flat, NOISE_ELEMENTS[flat.device.type] // 2) if len(flat) else ()
+    most, elements = NOISE_ELEMENTS[flat.device.type] // 2, flat.numel()
+    if elements > most:
+        return torch.split(flat, most)
+    return (flat,) if elements else ()  # a split of one part takes longer than its disturbance
 
 
 def _of_terms(result: Any, terms: float) -> Any:
