@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
 import tempfile
 from collections import Counter
@@ -33,11 +34,11 @@ MAX_ROUNDS, MIN_RISE = 6, 1.03
 def devices(cache: Path, again: bool = False) -> Sequence[Device]:
     """Return the one CPU that processes run on."""
     info = _cpuinfo()
-    name = info.get("model name", platform.machine())
     total, cores = os.cpu_count() or 1, candidate_cores()
-    slug = slug_of(f"{name} {total}c")
     flags = set(info.get("flags", info.get("Features", "")).split())
     widest = [isa for isa in ("avx512f", "avx2", "avx", "sse4_2", "sve", "asimd") if isa in flags]
+    name = name_of(info.get("model name", platform.machine()), widest)
+    slug = slug_of(f"{name} {total}c")
     caches = cache_bytes(SYSTEM_CPUS, cores)
     fingerprint = {
         "name": name,
@@ -76,6 +77,15 @@ def devices(cache: Path, again: bool = False) -> Sequence[Device]:
 def state(device: Device) -> dict[str, Any]:
     """Return nothing: a CPU's state is readable by its owner only."""
     return {}
+
+
+def name_of(model: str, widest: Sequence[str]) -> str:
+    """Return the name of a processor.
+
+    A virtual machine may hide the model behind a family as "AMD EPYC". Its widest vectors then tell
+    apart what else would be compared on one board.
+    """
+    return f"{model} ({widest[0]})" if widest and not re.search(r"\d", model) else model
 
 
 def _cpuinfo() -> Mapping[str, str]:

@@ -14,7 +14,7 @@ import pytest
 from evaluation.bench.devices import detect
 from evaluation.bench.devices.device import Device, Level
 from evaluation.bench.devices.vendors import amd, nvidia
-from evaluation.bench.devices.vendors.cpu import cache_bytes, devices
+from evaluation.bench.devices.vendors.cpu import cache_bytes, devices, name_of
 from evaluation.errors import RequestError
 from evaluation.judge import report_text
 from evaluation.types import to_json
@@ -53,11 +53,27 @@ def test_roofline_is_the_larger_of_memory_and_compute_time() -> None:
 
 
 def test_cpu_is_named_as_in_cpuinfo(cpu: Device) -> None:
-    assert cpu.name in Path("/proc/cpuinfo").read_text()
+    assert cpu.name.partition(" (")[0] in Path("/proc/cpuinfo").read_text()
     assert cpu.cores == os.cpu_count()
     assert 1 <= cpu.threads <= cpu.cores
     assert cpu.queue == f"hw.{cpu.slug}"
     assert set(cpu.slug) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+@pytest.mark.parametrize(
+    ("model", "widest", "name"),
+    [
+        ("AMD EPYC", ["avx512f", "avx2"], "AMD EPYC (avx512f)"),
+        ("AMD EPYC", ["avx2"], "AMD EPYC (avx2)"),
+        ("AMD EPYC 9V74", ["avx512f"], "AMD EPYC 9V74"),
+        ("aarch64", ["sve"], "aarch64"),
+        ("AMD EPYC", [], "AMD EPYC"),
+    ],
+)
+def test_processors_of_a_hidden_model_are_told_apart_by_their_vectors(
+    model: str, widest: list[str], name: str
+) -> None:
+    assert name_of(model, widest) == name
 
 
 def test_cpu_peaks_are_plausible(cpu: Device) -> None:
