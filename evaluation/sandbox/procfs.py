@@ -25,7 +25,7 @@ def descendants(pid: int, max_count: float = math.inf) -> list[int]:
         thread_count += len(its_threads)
         for thread in its_threads if thread_count <= max_count else ():
             with contextlib.suppress(OSError):  # it ended, and its children have another parent
-                children = _read(f"/proc/{parent}/task/{thread}/children").split()
+                children = read(f"/proc/{parent}/task/{thread}/children").split()
                 found += (pids := [int(child) for child in children])
                 pending += pids
     return found
@@ -33,27 +33,10 @@ def descendants(pid: int, max_count: float = math.inf) -> list[int]:
 
 def is_stopped(pid: int) -> bool:
     """Return whether every thread of a process is stopped, or the process is gone."""
-    try:
+    with contextlib.suppress(OSError, IndexError):
         for thread in os.listdir(f"/proc/{pid}/task"):
-            state = _read(f"/proc/{pid}/task/{thread}/stat").rpartition(b")")[2].split()[0]
+            state = read(f"/proc/{pid}/task/{thread}/stat").rpartition(b")")[2].split()[0]
             if state not in b"TtZX":
-                return False
-    except (OSError, IndexError):
-        pass
-    return True
-
-
-def has_left_cores(pid: int) -> bool:
-    """Return whether no thread of a stopped process is still on a core.
-
-    The state of a thread says stopped before it leaves its core. On a virtual machine the core may
-    be taken away in between, for milliseconds that count as the thread's processor time. The kernel
-    waits until a thread has left before it shows its system call. Where that may not be read, the
-    answer is yes. Source: task_current_syscall() in lib/syscall.c of Linux.
-    """
-    for thread in threads(pid):
-        with contextlib.suppress(OSError):  # it is gone, or may not be read
-            if _read(f"/proc/{pid}/task/{thread}/syscall").startswith(b"running"):
                 return False
     return True
 
@@ -96,14 +79,14 @@ def run_delays(pids: Iterable[int]) -> dict[int, int]:
     found = {}
     for task in (*tasks, f"self/task/{threading.get_native_id()}"):
         with contextlib.suppress(OSError, IndexError):
-            found[int(task.rpartition("/")[2])] = int(_read(f"/proc/{task}/schedstat").split()[1])
+            found[int(task.rpartition("/")[2])] = int(read(f"/proc/{task}/schedstat").split()[1])
     return found
 
 
 def resident_bytes(pid: int) -> int:
     """Return the resident memory of a process, including shared memory."""
     try:
-        return int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE_BYTES
+        return int(read(f"/proc/{pid}/statm").split()[1]) * _PAGE_BYTES
     except (OSError, IndexError):
         return 0
 
@@ -125,13 +108,13 @@ def anonymous_share_bytes(pid: int) -> int:
 def _sum_kib(path: str, *labels: bytes) -> int:
     """Add up the lines of a file with these labels, and return bytes."""
     try:
-        lines = [line.split() for line in _read(path).splitlines() if line.startswith(labels)]
+        lines = [line.split() for line in read(path).splitlines() if line.startswith(labels)]
     except OSError:
         return 0
     return sum(int(kibibytes) << 10 for _, kibibytes, _ in lines)
 
 
-def _read(path: str) -> bytes:
+def read(path: str) -> bytes:
     """Return the contents of a file, faster than `Path.read_bytes`: it runs after every window."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -343,10 +343,10 @@ class Disturbed(Lifted):  # type: ignore[no-untyped-call]
 
 def _parts(flat: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return the parts of a tensor that are disturbed one after the other."""
-    most, elements = NOISE_ELEMENTS[flat.device.type] // 2, flat.numel()
-    if elements > most:
+    most = NOISE_ELEMENTS[flat.device.type] // 2
+    if len(flat) > most:
         return torch.split(flat, most)
-    return (flat,) if elements else ()  # a split of one part takes longer than its disturbance
+    return (flat,) if len(flat) else ()  # a split takes longer than the disturbance of one part
 
 
 def _of_terms(result: Any, terms: float) -> Any:

@@ -53,9 +53,9 @@ def _seconds(work: Callable[[str], object], text: str) -> float:
     """Return the processor time of a call, without collections of garbage."""
     gc.disable()
     try:
-        began = time.thread_time()
+        began = time.thread_time()  # waits: measures, and callers try again
         work(text)
-        return time.thread_time() - began
+        return time.thread_time() - began  # waits: measures, and callers try again
     finally:
         gc.enable()
 

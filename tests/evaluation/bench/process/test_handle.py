@@ -21,7 +21,7 @@ from evaluation.bench.memory import cuda_ipc, cuda_runtime
 from evaluation.bench.memory.host import HostMemory
 from evaluation.bench.memory.layout import Layout, TensorSpec
 from evaluation.bench.process.fork_server import ForkServer
-from evaluation.bench.process.freezer import Freezer, longest_waits
+from evaluation.bench.process.freezer import Freezer, has_left_cores, longest_waits
 from evaluation.bench.process.handle import ProcessHandle, run_delays
 from evaluation.bench.process.limits import ProcessLimits
 from evaluation.bench.timing.clock import WindowClock
@@ -305,16 +305,16 @@ def test_freezer_time_until_a_stopped_thread_leaves_its_core_is_not_of_its_suspe
 def test_thread_on_a_core_has_not_left_it_and_a_stopped_one_has() -> None:
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        until(lambda: not procfs.has_left_cores(busy.pid))
+        until(lambda: not has_left_cores(busy.pid))
         os.kill(busy.pid, signal.SIGSTOP)
         until(lambda: procfs.is_stopped(busy.pid))
-        until(lambda: procfs.has_left_cores(busy.pid))
+        until(lambda: has_left_cores(busy.pid))
         stood = procfs.cpu_time_ns(busy.pid)
         assert stood > 0 and procfs.cpu_time_ns(busy.pid) == stood
     finally:
         busy.kill()
         busy.wait()
-    assert procfs.has_left_cores(busy.pid)
+    assert has_left_cores(busy.pid)
 
 
 def test_require_idle_on_a_cpu_does_nothing(fork_server: ForkServer, limits: ProcessLimits) -> None:
