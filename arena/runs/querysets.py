@@ -35,6 +35,8 @@ LOOKUPS = {
     "judge": "judge_version",
 }
 """Lookups of filters of runs; any other filter is the slug of a related row."""
+UNQUARANTINED = Q(quarantined_at=None, agent__quarantined_at=None)
+"""Runs that are not in quarantine, nor their agent."""
 MIN_MEMORY_BYTES = 1 << 20
 """GPU memory in bytes that less counts as in a ratio: about a block of the driver's."""
 
@@ -85,8 +87,8 @@ class RunQuerySet(LeasedQuerySet["Run"]):
 
         `by_arena` among the fields decides that for a run that continues another.
         """
-        by_arena = fields.pop("by_arena", owner is None or owner.is_staff)
-        return self.create(owner=owner, by_arena=by_arena, **fields)
+        fields.setdefault("by_arena", owner is None or owner.is_staff)
+        return self.create(owner=owner, **fields)
 
     def public(self) -> Self:
         """Return the runs that everybody can see, and that boards and records count."""
@@ -99,7 +101,7 @@ class RunQuerySet(LeasedQuerySet["Run"]):
 
     def without_quarantined(self) -> Self:
         """Leave out runs in quarantine, also by their agent."""
-        return self.filter(quarantined_at=None, agent__quarantined_at=None)
+        return self.filter(UNQUARANTINED)
 
     def without_drafts(self) -> Self:
         """Leave out runs of draft tasks, which only staff can see."""

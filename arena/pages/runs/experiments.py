@@ -31,7 +31,7 @@ from arena.pages.answers import RefusalAsMessage
 from arena.pages.leaderboard.board import scale_of
 from arena.runs import experiments
 from arena.runs.models import Experiment, Run
-from arena.runs.querysets import RunQuerySet
+from arena.runs.querysets import UNQUARANTINED, RunQuerySet
 from arena.runs.states import RUN_ACTIVE, RUN_JUDGED, RunStatus
 
 EXPERIMENTS_A_PAGE = 50
@@ -59,10 +59,9 @@ def _counted(runs: RunQuerySet) -> dict[int, tuple[dict[str, int], list[str]]]:
 
     Verdicts in quarantine count here as little as on the page of their experiment.
     """
-    free = Q(quarantined_at=None, agent__quarantined_at=None)
     found: Any = runs.values("experiment", "agent").annotate(
-        judged=Count("pk", filter=free & Q(status__in=RUN_JUDGED)),
-        passed=Count("pk", filter=free & Q(status=RunStatus.PASSED)),
+        judged=Count("pk", filter=UNQUARANTINED & Q(status__in=RUN_JUDGED)),
+        passed=Count("pk", filter=UNQUARANTINED & Q(status=RunStatus.PASSED)),
         active=Count("pk", filter=Q(status__in=RUN_ACTIVE)),
     )
     titles = dict(Agent.objects.values_list("pk", "title"))
