@@ -167,7 +167,8 @@ def test_tolerance_has_room_for_a_sum_by_one_thread(tmp_path: Path) -> None:
             total = total + (inputs["x"] * term).square()
         over = (total.double() - least.exact).abs() - least.allowed
         worst = max(worst, float((over / (most.allowed - least.allowed)).nan_to_num(0.0).max()))
-    assert fit.fit(folder).tolerance["float32"].c2 > worst > 0
+    allowed = fit.fit(folder).tolerance["float32"].c2
+    assert allowed > 2 * worst > 0, (allowed, worst)
 
 
 def test_structured_inputs_are_drawn_from_several_beginnings(tmp_path: Path) -> None:
