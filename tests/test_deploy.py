@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from django.http.request import validate_host
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -72,6 +73,20 @@ def test_compose_passes_on_what_the_web_server_needs_behind_a_proxy() -> None:
     part = text.partition("## Behind a proxy")[2].partition("## Several machines")[0]
     named = set(re.findall(r"\b([A-Z_]{9,})=", part)) - {"ARENA_PREFIX", "ARENA_URL"}
     assert len(named) == 4 and named <= given.keys()
+
+
+@pytest.mark.parametrize("hosts", ["arena.example.org,10.0.0.7", ".example.org", "localhost"])
+def test_health_check_of_the_web_server_asks_by_a_name_that_it_answers_to(hosts: str) -> None:
+    command = compose()["services"]["web"]["healthcheck"]["test"]
+    asked = command[-1].replace("u.urlopen(", "print((lambda r: r.get_header('Host'))(")
+    said = subprocess.run(
+        [sys.executable, "-c", f"{asked})"],
+        env={"ALLOWED_HOSTS": hosts},
+        capture_output=True,
+        text=True,
+    )
+    assert said.returncode == 0, said.stderr
+    assert validate_host(said.stdout.strip(), hosts.split(","))
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
