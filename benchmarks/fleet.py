@@ -373,13 +373,13 @@ def fingerprint() -> dict[str, Any]:
 
     from django.db import connection
 
-    listed = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
-    model = next((value.strip() for key, _, value in listed if key.strip() == "model name"), "")
+    from evaluation.bench.devices.vendors.cpu import processor_name
+
     with connection.cursor() as cursor:
         cursor.execute("SHOW server_version")
         version = cursor.fetchone()[0]
     return {
-        "cpu": model,
+        "cpu": processor_name(),
         "cores": len(os.sched_getaffinity(0)),
         "kernel": platform.release(),
         "python": platform.python_version(),

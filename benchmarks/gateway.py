@@ -44,6 +44,7 @@ if __name__ == "__main__":
 
 from benchmarks.gateway_costs import ANSWERS, Answer
 from benchmarks.shared import ROOT, now, write_json
+from evaluation.bench.devices.vendors.cpu import processor_name
 
 TOKEN, KEY = "run-token", "sk-benchmark"
 REQUEST_BYTES = 60_000
@@ -84,15 +85,11 @@ def main() -> None:
 
 def fingerprint() -> dict[str, Any]:
     """Return this machine, its Python and aiohttp, and the gateway's source."""
-    model = ""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        model = next((line.partition(": ")[2] for line in lines if line.startswith("model n")), "")
     digest = hashlib.sha256()
     for path in sorted((ROOT / "runners/gateway").glob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return {
-        "cpu": model,
+        "cpu": processor_name(),
         "cores": len(os.sched_getaffinity(0)),
         "kernel": platform.release(),
         "python": platform.python_version(),

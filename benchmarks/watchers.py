@@ -41,6 +41,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.shared import ROOT, now, write_json
+from evaluation.bench.devices.vendors.cpu import processor_name
 
 EVENTS_PER_SECOND = 50
 DROPPED_NUDGE = 10  # each tenth
@@ -88,15 +89,11 @@ def fingerprint() -> dict[str, Any]:
     import daphne
     import django
 
-    model = ""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        model = next((line.partition(": ")[2] for line in lines if line.startswith("model n")), "")
     revision = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True
     )
     return {
-        "cpu": model,
+        "cpu": processor_name(),
         "cores": len(os.sched_getaffinity(0)),
         "kernel": platform.release(),
         "python": platform.python_version(),

@@ -35,9 +35,8 @@ def devices(cache: Path, again: bool = False) -> Sequence[Device]:
     """Return the one CPU that processes run on."""
     info = _cpuinfo()
     total, cores = os.cpu_count() or 1, candidate_cores()
-    flags = set(info.get("flags", info.get("Features", "")).split())
-    widest = [isa for isa in ("avx512f", "avx2", "avx", "sse4_2", "sve", "asimd") if isa in flags]
-    name = name_of(info.get("model name", platform.machine()), widest)
+    flags, widest = _vectors(info)
+    name = processor_name()
     slug = slug_of(f"{name} {total}c")
     caches = cache_bytes(SYSTEM_CPUS, cores)
     fingerprint = {
@@ -79,6 +78,12 @@ def state(device: Device) -> dict[str, Any]:
     return {}
 
 
+def processor_name() -> str:
+    """Return the name of this machine's processor, by which results call it."""
+    info = _cpuinfo()
+    return name_of(info.get("model name", platform.machine()), _vectors(info)[1])
+
+
 def name_of(model: str, widest: Sequence[str]) -> str:
     """Return the name of a processor.
 
@@ -86,6 +91,13 @@ def name_of(model: str, widest: Sequence[str]) -> str:
     apart what else would be compared on one board.
     """
     return f"{model} ({widest[0]})" if widest and not re.search(r"\d", model) else model
+
+
+def _vectors(info: Mapping[str, str]) -> tuple[set[str], Sequence[str]]:
+    """Return the features of a processor, and of its vector instructions the widest first."""
+    flags = set(info.get("flags", info.get("Features", "")).split())
+    known = ("avx512f", "avx2", "avx", "sse4_2", "sve", "asimd")
+    return flags, [isa for isa in known if isa in flags]
 
 
 def _cpuinfo() -> Mapping[str, str]:

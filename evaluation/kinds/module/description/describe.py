@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 import os
-import platform
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from evaluation.bench.devices.vendors.cpu import processor_name
 from evaluation.bench.process.fork_server import ForkServer
 from evaluation.device_kind import CPU
 from evaluation.errors import Broken, TaskError
@@ -67,16 +67,9 @@ def describe(
     return {
         "hash": architecture.hash,
         "version": importlib.metadata.version(architecture.library),
-        "device": _processor(),
+        "device": f"{processor_name()}, {os.cpu_count()} threads",
         "tasks": tasks,
     }
-
-
-def _processor() -> str:
-    """Return the name and the threads of the processor that ceilings are measured on."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} threads"
 
 
 def _ceilings(architecture: Architecture, task: ModuleTask, cache: Path) -> dict[str, Interval]:
