@@ -277,6 +277,7 @@ MAX_PENDING_SUBMISSIONS = int(os.environ.get("MAX_PENDING_SUBMISSIONS", "64"))  
 MAX_DAILY_RUNS = int(os.environ.get("MAX_DAILY_RUNS", "200"))  # of one user, and so are these
 MAX_DAILY_SUBMISSIONS = int(os.environ.get("MAX_DAILY_SUBMISSIONS", "5000"))
 MAX_DAILY_FINALS = int(os.environ.get("MAX_DAILY_FINALS", "20"))
+MAX_DAILY_TRACE_MIB = int(os.environ.get("MAX_DAILY_TRACE_MIB", "1024"))  # of runs elsewhere
 FINAL_STEP_SECONDS = float(os.environ.get("FINAL_STEP_SECONDS", "0" if HEADLESS else "30"))
 
 PROXY_HEADER = os.environ.get("SECURE_PROXY_SSL_HEADER", "")  # such as X-Forwarded-Proto

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, Sum
 from django.utils import timezone
 
 from arena.accounts.models import User
 from arena.catalog.models import DIRECT, EXTERNAL
-from arena.errors import QuotaExceeded
+from arena.errors import QuotaExceeded, TooLarge
 from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet
 from arena.runs.states import RUN_ACTIVE, Fault, RunStatus, Scope
@@ -72,6 +72,23 @@ def quota_of(user: User, kind: str) -> Quota:
     }[kind]
     used = counted.exclude(REFUNDED)
     return Quota(kind, title, used.count(), limit, counted.filter(REFUNDED).count())
+
+
+def check_trace(user: User | None, more: int) -> None:
+    """Raise TooLarge for events of more bytes than the runs of a user may send today.
+
+    A run that was cancelled counts, or a user could fill the disk by starting and cancelling runs.
+    """
+    if user is None or user.is_staff:
+        return
+    lately = Run.objects.filter(owner=user, created_at__gt=timezone.now() - DAY)
+    received = lately.aggregate(bytes=Sum("received_bytes"))["bytes"] or 0
+    if received + more > settings.MAX_DAILY_TRACE_MIB << 20:
+        raise TooLarge(
+            f"Your runs sent {received >> 20} MiB of events in the last 24 hours,"
+            f" of {settings.MAX_DAILY_TRACE_MIB} allowed.",
+            "Finish the run, or go on without events.",
+        )
 
 
 def check_day(user: User | None, kind: str, more: int = 1) -> None:

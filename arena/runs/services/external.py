@@ -21,7 +21,7 @@ from arena.catalog.services import external_agent
 from arena.errors import Conflict, Forbidden, Gap, Invalid, TooLarge, UserError
 from arena.leases import database_time
 from arena.runs.models import Evaluation, Event, Run, Submission
-from arena.runs.quotas import FINALS, check_day, lock_owner
+from arena.runs.quotas import FINALS, check_day, check_trace, lock_owner
 from arena.runs.scoring.best import chosen_round, end_without_final
 from arena.runs.services.evaluations import request_evaluation, rounds_spent, submit
 from arena.runs.services.runs import (
@@ -125,7 +125,8 @@ def ingest(
     No event keeps the run alive. Either all of a batch is stored or nothing.
 
     Raises: Gap if a number is missing before `first`; Invalid for an event that an agent may not
-    record; TooLarge beyond the limits of a run; Conflict if the run has ended.
+    record; TooLarge beyond the limits of a run, or of all runs of a user in a day; Conflict if the
+    run has ended.
     """
     _check_owner(run, user)
     try:
@@ -135,6 +136,8 @@ def ingest(
     size = sum(len(json.dumps(event)) for event in events)
     known = max(_expected(run) - first, 0)
     _check_room(run, first + known, drafts[known:], size, room)
+    if drafts[known:]:
+        check_trace(user, size)
     prepared = prepare(drafts[known:])  # before the lock, for which others would wait
     with transaction.atomic():
         locked = _running(run)

@@ -168,6 +168,26 @@ def test_event_batches_are_bounded(caller, alice):
     assert caller.send(run, 3, "c").status_code == 413
 
 
+def test_events_of_all_runs_of_a_user_in_a_day_are_bounded_also_of_cancelled_ones(
+    caller, client, alice, charlie, settings
+):
+    settings.MAX_DAILY_TRACE_MIB = 1
+    first = caller.start()
+    assert caller.send(first, 1, "a").status_code == 200
+    services.cancel_run(Run.objects.get(pk=first), alice)
+    Run.objects.filter(pk=first).update(received_bytes=1 << 20)
+    second = caller.start()
+    refused = caller.send(second, 1, "b")
+    assert refused.status_code == 413
+    message = refused.json()["error"]["message"]
+    assert "sent 1 MiB of events in the last 24 hours, of 1 allowed" in message
+    assert caller.send(second, 1).status_code == 200  # a sign of life
+    other = Caller(client, charlie, "ingest")
+    assert other.send(other.start(), 1, "c").status_code == 200
+    Run.objects.filter(pk=first).update(created_at=timezone.now() - timedelta(days=2))
+    assert caller.send(second, 1, "b").status_code == 200
+
+
 def test_start_of_an_external_run_needs_the_scope(client, alice):
     for scopes, body, status in (
         (["run"], ASKED, 403),
