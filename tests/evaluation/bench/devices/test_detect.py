@@ -84,6 +84,24 @@ def test_cpu_peaks_are_plausible(cpu: Device) -> None:
     assert cpu.peaks["memory_gbps"] == cpu.levels[-1].gbps
 
 
+PRODUCT = """
+import sys, time, torch
+torch.set_num_threads(int(sys.argv[1]))
+a, size, best = torch.rand(768, 768), 768, float("inf")
+for _ in range(30):
+    start = time.perf_counter()  # waits: the shortest of many is compared
+    a @ a
+    best = min(best, time.perf_counter() - start)  # waits: as above
+print(2e-12 * size**3 / best)
+"""
+
+
+def test_no_product_of_matrices_is_faster_than_the_measured_peak(cpu: Device) -> None:
+    command = [sys.executable, "-c", PRODUCT, str(cpu.threads)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert 0 < float(found.stdout) < 1.05 * cpu.peaks["float32_tflops"]
+
+
 def test_first_cache_is_faster_than_memory(cpu: Device) -> None:
     if len(cpu.levels) < 2:
         pytest.skip("this machine does not report its caches")
