@@ -127,9 +127,10 @@ def _leaders() -> SafeString:
 def _solved_and_slower(board: Board, now: Snapshot) -> tuple[int, int]:
     """Return how many tasks of a board are solved, and on how many of these nothing is faster.
 
-    That is where the best kernel is surely slower than the baseline on held-out cases.
+    That is where the best kernel is surely slower than the baseline on held-out cases. Both count
+    verdicts by the board's version of the judge.
     """
-    best = fastest_of_tasks(board.filters.hardware, now)
+    best = fastest_of_tasks(board.filters.hardware, now, board.filters.judge)
     found = [best[task] for task in board.tasks if task in best]
     return len(found), sum(each.slower for each in found)
 

@@ -59,6 +59,17 @@ def test_leaders_name_model_interval_retained_share_and_slower_kernels(judged, c
     assert "best kernel slower than its baseline on 1 of 2 solved tasks" in page
 
 
+@pytest.mark.django_db
+def test_leaders_count_slower_kernels_by_the_judge_of_their_board(judged, client):
+    found = [("a", "relu", "1", 0.8), ("a", "gelu", "1", 1.2), ("a", "silu", "1", 1.3)]
+    for by, on, judge, held_out in [*found, ("b", "relu", "2", 1.5)]:
+        low, high = held_out / 1.05, held_out * 1.05
+        numbers = {"unseen_speedup": held_out, "unseen_low": low, "unseen_high": high}
+        judged(by, on, 2.0, judge_version=judge, **numbers)
+    page = text_of(client)
+    assert "best kernel slower than its baseline on 1 of 3 solved tasks" in page
+
+
 @pytest.mark.browser
 @pytest.mark.django_db(transaction=True)
 def test_first_screen_holds_leaders_and_runs_in_one_sight(open_page, served_world, in_thread):

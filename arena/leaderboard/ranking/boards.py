@@ -252,16 +252,16 @@ def unknown(filters: Filters, shown: Snapshot | None = None) -> list[str]:
     return found
 
 
-def leaders(device: str, shown: Snapshot | None = None) -> dict[int, Leader]:
+def leaders(device: str, shown: Snapshot | None = None, judge: str = "") -> dict[int, Leader]:
     """Return the fastest result of each task on a device, by task id.
 
-    It is that of an agent of this arena, without reference solutions, by the newest judge that has
-    a result (see `of_own_judges`), with the highest lower end of its speedup on held-out cases.
+    It is that of an agent of this arena, without reference solutions, by the named `judge` or the
+    newest that has a result (see `of_own_judges`), with the highest lower end on held-out cases.
     """
     now = shown or snapshot()
 
     def compute() -> dict[int, Leader]:
-        rows = results(now, Filters(suite="", hardware=device))
+        rows = results(now, Filters(suite="", hardware=device, judge=judge))
         closed = [pk for pk, agent in now.agents.items() if not agent.open_book]
         timed = rows["passed"] & (rows["unseen_speedup"] > 0) & np.isin(rows["agent"], closed)
         rows = rows.among(timed)
@@ -275,7 +275,7 @@ def leaders(device: str, shown: Snapshot | None = None) -> dict[int, Leader]:
         tasks = rows["task"][best].tolist()
         return {task: Leader(*values) for task, values in zip(tasks, found, strict=True)}
 
-    return computed(now, ("leaders", device), compute)
+    return computed(now, ("leaders", device, judge), compute)
 
 
 def tried_tasks(device: str) -> frozenset[int]:
