@@ -109,7 +109,7 @@ def test_page_is_of_one_device(client: Any) -> None:
 def test_architecture_page_shows_what_the_probe_found(client: Any) -> None:
     page = text_of(client, "/production/bitnet/")
     assert f"{probes()['bitnet'].parameters:,}" in page and "4.9e-07" in page
-    assert "It is BitNet of FastKernels." in page and "0 graph breaks" in page
+    assert "FastKernels calls it BitNet." in page and "0 graph breaks" in page
     assert "timm is not installed" in text_of(client, "/production/mobilenet_v4/")
     text_of(client, "/production/none/", 404)
 

@@ -13,7 +13,7 @@ from arena.leaderboard.ranking.filters import ARENA
 from arena.leaderboard.ranking.results import Snapshot
 from evaluation.types import GateName
 
-NO_GATE = "no gate failed"
+NO_GATE = "nothing judged"
 """The class of a run that failed without a failed gate, for example one that submitted nothing."""
 COMPILE = 1 << GATES.index(GateName.COMPILE)
 
