@@ -61,8 +61,13 @@ for (const form of document.querySelectorAll("form[data-auto]")) {
     for (const field of form.elements) if (field.name && !field.value) field.disabled = true;
   });
 }
-addEventListener("pageshow", () => {
+addEventListener("pageshow", ({ persisted }) => {
   for (const field of document.querySelectorAll("form[data-auto] :disabled")) field.disabled = false;
+  if (!persisted) return;
+  for (const form of document.querySelectorAll("form[data-auto]")) {
+    form.reset(); // a page that comes back as it was left shows what its address asks for
+    form.removeAttribute("data-pending");
+  }
 });
 
 for (const menu of document.querySelectorAll("details.menu")) {

@@ -3,6 +3,7 @@
 const WAIT_MS = 200;
 
 function watch(form) {
+  const fields = [...form.querySelectorAll("input[type=search]")];
   let waiting;
   let asked = 0;
   const narrow = () => {
@@ -20,6 +21,7 @@ function watch(form) {
           if (fresh) document.getElementById(id).replaceChildren(...fresh.childNodes);
         }
         history.replaceState(null, "", address);
+        for (const field of fields) field.defaultValue = query.get(field.name) ?? "";
       } catch {
         // The server is not reachable; Enter submits the form.
       }
@@ -28,7 +30,6 @@ function watch(form) {
   form.addEventListener("input", ({ target }) => {
     if (target.type === "search") narrow();
   });
-  const fields = [...form.querySelectorAll("input[type=search]")];
   if (fields.some((field) => field.value !== field.defaultValue)) narrow(); // typed before this was loaded
 }
 
