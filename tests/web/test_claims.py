@@ -283,6 +283,41 @@ def test_filter_by_class_leaves_figures_of_models_over_all_classes(
     assert re.search(r'outcome=wrong" aria-current="true"', page)
 
 
+def test_kernels_stand_right_after_their_classes_and_before_the_figures_of_models(
+    client: Any, tmp_path: Path
+) -> None:
+    load_claims(tmp_path, one_of_each_outcome())
+    page = text_of(client, "/claims/")
+    assert re.findall(r'<h2 id="([\w-]+)"', page) == [
+        "chart-title", "classes", "kernels", "models", "suite-kernelbench", "collections",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("query", "sentences"),
+    [
+        ("", []),
+        ("suite=kernelbench", []),
+        ("model=Model B", ["The filter by model does not apply here"]),
+        (
+            "model=Model B&outcome=wrong",
+            [
+                "These are kernels of every class.",
+                "Kernels of every class count here",
+                "The filters by model and class do not apply here",
+            ],
+        ),
+    ],
+)
+def test_part_that_does_not_follow_a_filter_says_so(
+    client: Any, tmp_path: Path, query: str, sentences: list[str]
+) -> None:
+    load_claims(tmp_path, one_of_each_outcome())
+    said = r"These are kernels of every class\.|[^.>]*(?:count here|not apply here)"
+    found = re.findall(said, text_of(client, f"/claims/?{query}"))
+    assert [sentence.strip() for sentence in found] == sentences
+
+
 def test_chart_of_the_page_is_json_that_a_script_reads(client: Any, tmp_path: Path) -> None:
     load_claims(tmp_path, one_of_each_outcome())
     page = text_of(client, "/claims/")

@@ -46,6 +46,8 @@ SELECTS = (
     ("outcome", "Class", "All classes"),
     ("device", "Judged on", "All devices"),
 )
+NOT_OF_BOARDS = {"model": "model", "outcome": "class", "task": "task"}
+"""Filters that the boards of suites do not follow, with their names on the page."""
 ALL_PROBLEMS = "all"
 LAST_WITH_SLOW_BASELINE = "12"
 """Newest version of the judge that compiled the baseline for any shape."""
@@ -64,7 +66,7 @@ def claims(request: HttpRequest) -> HttpResponse:
     found = selected(every, filters)
     page = Paginator(found, KERNELS_A_PAGE).get_page(request.GET.get("page"))
     of_all_classes = selected(every, replace(filters, outcome=""))
-    of_all_models = selected(every, replace(filters, outcome="", model="", task=""))
+    of_all_models = selected(every, replace(filters, **dict.fromkeys(NOT_OF_BOARDS, "")))
     over_all = request.GET.get("problems") == ALL_PROBLEMS
     query = urlencode(filters.chosen)
     known = {name: choices(every, name) for name in FILTERS}
@@ -82,6 +84,7 @@ def claims(request: HttpRequest) -> HttpResponse:
         "called_wrong": sum(each.claimed_right is False for each in of_all_classes),
         "models": by_model(of_all_classes),
         "boards": suite_boards(of_all_models, not over_all),
+        "unfollowed": [text for name, text in NOT_OF_BOARDS.items() if getattr(filters, name)],
         "thresholds": FAST_P,
         "over_all": over_all,
         "min_shared": MIN_SHARED,
