@@ -233,7 +233,10 @@ def test_board_of_a_suite_has_ranks_over_shared_problems_and_a_link_to_all(
     home = text_of(client, "/")
     assert "Language models on KernelBench v0.1</h2>" in home
     assert "judged on NVIDIA H100 80GB HBM3." in home
-    assert re.findall(r'<th scope="row">([\w ]+)</th>', home) == ["A", "B"]
+    assert re.findall(r'<th scope="row"><a href="([^"]+)">[AB]</a>', home) == [
+        "/claims/?model=A",
+        "/claims/?model=B",
+    ]
     assert 'data-label="95% CI of fast_1">76% to 100%</td>' in page
     assert 'href="/claims/?level=1&amp;problems=all#suites"' in page
     page = text_of(client, "/claims/?level=1&problems=all")
