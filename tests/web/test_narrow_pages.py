@@ -18,6 +18,8 @@ from tests.web.world import DEVICE, LEASE
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
 TASK = "rms_norm/cpp-to-cpp"
 SMALL_TABLET, TABLET = {"width": 820, "height": 1180}, {"width": 1000, "height": 800}
+CUT_BELOW = """() => [...document.querySelectorAll(".scroll")]
+    .filter((box) => box.scrollHeight > box.clientHeight).map((box) => box.ariaLabel)"""
 SCROLLED = """() => [...document.querySelectorAll(".scroll")]
     .filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.ariaLabel)"""
 FILTERED = {
@@ -156,6 +158,21 @@ def test_tables_of_claims_fit_the_width(open_page, served_world, in_thread, tmp_
     assert page.evaluate(SCROLLED) == []
     row = page.get_by_label("Table: kernels").locator("tr", has_text=long)
     assert "noisy" in row.inner_text()
+
+
+@pytest.mark.parametrize("path", ["/", "/claims/", "/tasks/rms_norm/cpp-to-cpp/"])
+def test_tables_of_a_phone_are_as_tall_as_their_rows(
+    open_page, served_world, in_thread, tmp_path, path
+):
+    lines = [
+        published.kernel_line(n, model=f"Model {name}", speedup=1.5)
+        for n in range(12)
+        for name in "ABCDEF"
+    ]
+    in_thread(published).load_claims(tmp_path, lines)
+    page = open_page(path, PHONE)
+    assert page.locator(".scroll").count()
+    assert page.evaluate(CUT_BELOW) == []
 
 
 @pytest.mark.parametrize("size", [PHONE, {"width": 360, "height": 740}, SMALL_TABLET, DESK])
