@@ -262,6 +262,13 @@ def test_estimate_is_the_mean_of_past_runs_of_the_task_else_of_the_agent(alice, 
     assert Run.objects.count() == 3, "an estimate starts nothing"
 
 
+@pytest.mark.parametrize("chosen", [{"task": []}, {"agent": []}, {"seconds": "soon"}])
+def test_estimate_of_a_form_that_is_not_complete_is_no_error(alices, chosen):
+    page = alices.post(START, FORM | chosen | {"estimate": "1"})
+    assert page.status_code == 200 and "data-estimate" in page.content.decode()
+    assert not Run.objects.exists()
+
+
 def test_estimate_is_of_runs_that_the_user_can_see(alices, alice, bob):
     spent("tuner", "rms_norm/cpp-to-cpp", 100, owner=bob, visibility="staff", cost_usd=7.0)
     spent("tuner", "rms_norm/cpp-to-cpp", 100, owner=bob, visibility="owner", cost_usd=7.0)

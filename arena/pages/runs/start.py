@@ -22,7 +22,8 @@ from arena.runs.forms import StartForm, initial_of
 def start(request: HttpRequest) -> HttpResponse:
     """Show the form that starts runs, filled in from the query, or start what it names.
 
-    With `estimate` in the form, only show it again with its estimate.
+    With `estimate` in the form, only show it again with its estimate, which is an answer
+    whatever is chosen so far.
     """
     user = signed_in(request)
     if request.method != "POST":
@@ -34,7 +35,8 @@ def start(request: HttpRequest) -> HttpResponse:
             return redirect(_started(request, form, user))
         except UserError as error:
             form.add_error(None, error.text)
-    return render(request, "start.html", {"form": form}, status=422 if form.errors else 200)
+    refused = form.errors and "estimate" not in request.POST
+    return render(request, "start.html", {"form": form}, status=422 if refused else 200)
 
 
 def _started(request: HttpRequest, form: StartForm, user: User) -> str:
