@@ -101,6 +101,14 @@ def test_task_is_uploaded_checked_reviewed_and_published(
     author.wait_for_selector("[data-problems] >> text=not TOML", timeout=TIMEOUT_MS)
     author.keyboard.press("Control+z")
     author.wait_for_selector("text=can be read without problems", timeout=TIMEOUT_MS)
+    before = author.input_value("[name=text]")
+    author.keyboard.press("Control+Home")
+    author.keyboard.press("Shift+End")
+    author.keyboard.type("wrong ")
+    assert author.input_value("[name=text]") == "wrong \n" + before.partition("\n")[2]
+    for _ in range(2):
+        author.keyboard.press("Control+z")
+    assert author.input_value("[name=text]") == before
 
     author.goto(address)
     author.click("button >> text=Run the checks")
