@@ -60,6 +60,15 @@ def test_devices_are_listed_by_pages(client, db):
     assert [len(page) for page in pages] == [20, 1]
 
 
+def test_runs_are_listed_by_pages_that_say_where_they_are(client, judged):
+    for number in range(27):
+        judged(f"a{number}", "relu", 2.0)
+    first, last = (client.get(f"/runs/?page={n}").content.decode() for n in (1, 2))
+    for page, place, link in ((first, "1 to 25", "next"), (last, "26 to 27", "prev")):
+        assert f"{place} of 27 runs" in " ".join(page.split())
+        assert re.findall(r'rel="(next|prev)"', page) == [link]
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [("rel", ["relu"]), ("relu/cpp-to-cpp", ["relu"]), ("cpp", ["relu", "selu"]), ("xyz", [])],
