@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.html import format_html
 
 from arena.accounts.attempts import address_of, count_attempt
 from arena.accounts.models import ApiToken, Scope, User
@@ -47,8 +48,10 @@ class SignUpForm(UserCreationForm):  # type: ignore[type-arg]  # not subscriptab
         self.request = request
         name = self.fields["username"]
         name.label = "Name"
-        name.help_text = (
-            f"Shown beside your runs. At most {MAX_NAME} letters from a to z, digits and @ . + - _"
+        name.help_text = format_html(
+            "Shown beside your runs. At most {} letters from a to z, digits and "
+            '<span class="nowrap">@ . + - _</span>',
+            MAX_NAME,
         )
         self.fields["password1"].help_text = "At least 8 characters, and not a common password."
         self.fields["password2"].label = "Password again"

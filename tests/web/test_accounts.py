@@ -47,6 +47,10 @@ def test_sign_up_creates_a_plain_account_and_signs_in(client):
     assert response.context["user"] == user
 
 
+def test_sign_up_keeps_the_signs_of_a_name_on_one_line(client):
+    assert '<span class="nowrap">@ . + - _</span>' in client.get("/signup/").content.decode()
+
+
 @pytest.mark.parametrize(
     ("target", "opened"), [("/submit/", "/submit/"), ("//evil.example", "/account/")]
 )
