@@ -55,7 +55,7 @@ ORIGINS = {ARENA: "Agents of this arena", EXTERNAL: "Agents of users", EVERY: "A
 OF_BOARD = ("hardware", "suite", "track", "judge")
 """Facets of the board of a single track."""
 DAY_SECONDS = 86_400
-NAMES = {"hardware": "device", "family": "model family", "judge": "judge version"}
+NAMES = {"hardware": "device", "family": "kind of model", "judge": "judge version"}
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ SELECTS = (
     ("level", "Level", "All levels"),
     ("category", "Category", "All categories"),
     ("track", "Track", "All tracks"),
-    ("family", "Model family", "All families"),
+    ("family", "Used in", "Any kind of model"),
     ("model", "Model", "All models"),
     ("harness", "Harness", "All harnesses"),
     ("experiment", "Experiment", "All experiments"),

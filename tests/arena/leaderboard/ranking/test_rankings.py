@@ -341,6 +341,8 @@ def test_board_page_and_api_agree_for_every_filter(judged, client):
         assert names(query) == [found, found], query
     page = client.get(f"{reverse('leaderboard')}?family=llm&since=2026-02-31").content.decode()
     assert "Show all runs" in page and ">Clear</a>" in page
+    assert '<label>Used in <select name="family">' in page
+    assert "There is no kind of model “llm” here." in page
 
 
 def test_newest_run_of_a_repeat_counts(judged):
