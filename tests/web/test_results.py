@@ -193,5 +193,18 @@ def test_run_whose_final_verdict_differs_from_its_round_says_why(start, client):
     assert "measured round 1 again and found it slower: 2.00× instead of 3.00×" in page
     other = finished(start(repeat=1), speedup=2.0, unseen=0.9)
     page = text_of(client, other.get_absolute_url())
-    assert "0.90× instead of 2.00×" in page
+    assert "0.90× on held-out sizes, 2.00× on public ones; the held-out figure ranks." in page
+    assert "retains 45% of its speedup, less than 80%, so it is specialised" in page
     assert Run.objects.get(pk=other.pk).slower_unseen
+
+
+@pytest.mark.parametrize(
+    ("unseen", "said", "concluded"),
+    [(1.95, False, False), (1.75, True, False), (1.55, True, True)],
+)
+def test_kernel_counts_as_specialised_only_below_the_share_that_it_is_to_retain(
+    start, client, unseen, said, concluded
+):
+    page = text_of(client, finished(start(), speedup=2.0, unseen=unseen).get_absolute_url())
+    assert ("the held-out figure ranks" in page) == said
+    assert ("so it is specialised" in page) == concluded

@@ -7,6 +7,7 @@ from datetime import date
 
 from arena.catalog.models import NATIVE
 from arena.leaderboard.ranking.rankings import GENERALIZATIONS, SCORES, SPEEDUP, UNSEEN
+from arena.runs.scoring.hidden import MIN_RETAINED
 
 TASK_FACETS = ("suite", "category", "track", "family", "level")
 """Filters that select tasks."""
@@ -15,7 +16,6 @@ FACETS = (*TASK_FACETS, "hardware", "model", "harness", "experiment", "judge", "
 ARENA, EXTERNAL, EVERY = "arena", "external", "all"
 """Origins: agents of this arena, agents that users bring, and both."""
 RIGHT, KEPT, SPECIALISED = "right", "kept", "specialised"
-MIN_RETAINED = 0.8
 HOLDS = {
     RIGHT: "Right on every held-out size",
     KEPT: f"Retains {MIN_RETAINED:.0%} or more on held-out sizes",

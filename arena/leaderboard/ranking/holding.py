@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arena.leaderboard.ranking.columns import Columns
-from arena.leaderboard.ranking.filters import KEPT, MIN_RETAINED, RIGHT, SPECIALISED
+from arena.leaderboard.ranking.filters import KEPT, RIGHT, SPECIALISED
+from arena.runs.scoring.hidden import MIN_RETAINED
 
 
 def holding(rows: Columns, holds: str) -> NDArray[Any]:

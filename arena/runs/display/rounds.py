@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from arena.catalog.models import Task
+from arena.catalog.templatetags.figures import times
 from arena.runs.display.past import Past
 from arena.runs.models import Evaluation, Run, Submission
 from arena.runs.scoring.best import best_so_far, free_of
+from arena.runs.scoring.hidden import MIN_RETAINED
 from arena.runs.states import EvaluationStatus, Scope
 from evaluation.types import Verdict
 
@@ -145,11 +147,22 @@ def difference(rounds: list[Round], task: Task) -> str:
             "intervals do not overlap, so one of both measurements was disturbed or lucky; only "
             "the final one counts."
         )
-    unseen = final.unseen_high if final.unseen_high is not None else final.unseen_speedup
-    if unseen is not None and unseen < low:
-        return (
-            "On held-out cases the kernel is slower than on the public ones: "
-            f"{final.unseen_speedup:.2f}× instead of {final.speedup:.2f}×. It was tuned to shapes "
-            "that it could see; the held-out speedup is the one that ranks."
-        )
-    return ""
+    return _held_out_loss(final)
+
+
+def _held_out_loss(final: Evaluation) -> str:
+    """Say how much slower a kernel is on held-out cases; empty where the intervals meet."""
+    public, held_out = final.speedup, final.unseen_speedup
+    if public is None or held_out is None:
+        return ""
+    high = held_out if final.unseen_high is None else final.unseen_high
+    if high >= (final.low or public):
+        return ""
+    text = (
+        f"{times(held_out)} on held-out sizes, {times(public)} on public ones; the held-out "
+        "figure ranks."
+    )
+    if held_out >= MIN_RETAINED * public:
+        return text
+    kept = f"{held_out / public:.0%} of its speedup, less than {MIN_RETAINED:.0%}"
+    return f"{text} The kernel retains {kept}, so it is specialised on the public sizes."

@@ -8,6 +8,8 @@ from typing import Any
 from evaluation.types import GateName, Reason, Verdict
 
 MESSAGE = "failed on hidden cases"
+MIN_RETAINED = 0.8
+"""Share of the speedup on public sizes below which a candidate is tuned to them."""
 
 
 def without_sizes(gate: Mapping[str, Any]) -> dict[str, Any]:
