@@ -58,6 +58,12 @@ def test_run_chart_gives_a_failed_round_a_mark_without_a_speedup():
     assert "yaxis2" not in best_by_round([a_round(1, 1.5)])["layout"]
 
 
+@pytest.mark.parametrize(("count", "last"), [(1, 2), (2, 2), (3, 3)])
+def test_axis_of_rounds_ends_at_the_last_round_and_has_two_at_least(count, last):
+    drawn = best_by_round([a_round(number, 1.5) for number in range(1, count + 1)])
+    assert drawn["layout"]["xaxis"]["range"] == [0.5, last + 0.5]
+
+
 def test_run_chart_shows_the_final_verdict_at_its_round():
     final = SimpleNamespace(noisy=True, speedup=1.4, low=1.3, high=1.6)
     drawn = best_by_round([dataclasses.replace(a_round(1, 1.5), final=final)])

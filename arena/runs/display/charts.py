@@ -65,7 +65,7 @@ def best_by_round(rounds: Sequence[Round]) -> Figure:
                 "hovertemplate": "round %{x}: %{text}<extra></extra>",
             }
         )
-    x = rounds_axis(len(rounds), at_least=4)
+    x = rounds_axis(len(rounds), at_least=2)
     y = {**title("speedup over the baseline"), "ticksuffix": "×"}
     if not failed:
         return figure(data, x=x, y=y, one="y")
