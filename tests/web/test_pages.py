@@ -354,6 +354,12 @@ def test_run_that_ended_without_a_submission_opens_at_its_trace(client, world):
     assert 'data-tab="trace" aria-current="page"' in page
 
 
+def _states(page: str) -> dict[str, str]:
+    """Return the states of the gates that are under way."""
+    gate = r'<span class="name">(\w+)</span>\s*<span class="pill\s+plain">([a-z]+)</span>'
+    return dict(re.findall(gate, page))
+
+
 def test_final_verdict_in_progress_shows_its_own_gates(client, world):
     run = world.start(TASK, "tuner")
     submission = world.round(run, 1, "passed", 1.5)
@@ -362,9 +368,15 @@ def test_final_verdict_in_progress_shows_its_own_gates(client, world):
     assert "Final verdict on round 1, in progress" in page
     assert page.count("not reached") == 4 and ">queued</span>" in page
     assert services.claim_evaluation(final.pk, "queued", "building", LEASE)
+    page = client.get(f"/runs/{run.pk}/?tab=results").content.decode()
+    assert page.count("not reached") == 4 and _states(page) == {"integrity": "checking"}
     services.record_gate(final.pk, LEASE, gate("integrity"))
     page = client.get(f"/runs/{run.pk}/?tab=results").content.decode()
-    assert page.count("not reached") == 3 and ">building</span>" in page
+    assert page.count("not reached") == 3 and _states(page) == {"compile": "building"}
+    services.record_gate(final.pk, LEASE, gate("compile"))
+    services.finish_build(final.pk, LEASE)
+    page = client.get(f"/runs/{run.pk}/?tab=results").content.decode()
+    assert page.count("not reached") == 2 and _states(page) == {"correctness": "waiting"}
     Evaluation.objects.filter(pk=final.pk).update(status="broken", ended_at=timezone.now())
     page = client.get(f"/runs/{run.pk}/?tab=results").content.decode()
     assert "Newest verdict, round 1" in page and "not reached" not in page

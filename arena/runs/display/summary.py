@@ -22,7 +22,7 @@ from arena.runs.display.waiting import is_paused, waiting_of
 from arena.runs.models import Evaluation, GateResult, Run
 from arena.runs.scoring.answered import answered_by
 from arena.runs.spending import spending
-from arena.runs.states import Scope
+from arena.runs.states import EvaluationStatus, Scope
 from arena.runs.trace import timeline
 from arena.runs.trace.outline import outline
 from arena.runs.trace.retention import spent_by
@@ -130,16 +130,28 @@ def verdict_of(run: Run, evaluation: Evaluation | None, past: Past | None = None
     task = run.task_version.task
     expected = (*PUBLIC_GATES, *results) if task.kind.one_speedup else GATES
     names = [name for name in GATES if name in expected]
+    next_gate = next((name for name in names if judging and name not in results), "")
     return {
         "evaluation": evaluation,
         "gates": [(name, results.get(name)) for name in names],
-        "next_gate": next((name for name in names if judging and name not in results), ""),
+        "next_gate": next_gate,
+        "next_state": _state_at(next_gate, evaluation.status) if evaluation else "",
         "cases": cases,
         "case_scale": Scale.over(cases),
         "roofline": roofline_of(run.hardware.peaks, cases),
         "hidden": results.get(GateName.GENERALIZATION),
         **_funnel(run, results),
     }
+
+
+def _state_at(gate: str, status: str) -> str:
+    """Return what becomes of a gate without a result; rules are checked before the compiler runs.
+
+    What is built waits for its device.
+    """
+    if status == EvaluationStatus.BUILDING and gate == GateName.INTEGRITY:
+        return "checking"
+    return "waiting" if status == EvaluationStatus.BUILT else status
 
 
 def _funnel(run: Run, gates: Mapping[str, GateResult]) -> dict[str, Any]:
