@@ -10,7 +10,15 @@ import pytest
 from arena.catalog.models import Hardware, Task
 from arena.leaderboard.kernels.best_kernels import best_kernels
 from arena.runs.display.roofline import Ceiling, roofline_of
-from arena.runs.templatetags.rooflines import Axis, roofline_svg
+from arena.runs.templatetags.rooflines import (
+    BOTTOM,
+    HALF_LABEL,
+    LEFT,
+    RIGHT,
+    TOP,
+    Axis,
+    roofline_svg,
+)
 from tests.arena.factories import HIDDEN_CASE, finished
 from tests.web.world import World
 
@@ -119,3 +127,29 @@ def test_records_of_a_task_are_steps_whose_points_open_their_code(client, world)
         f"/runs/{second.pk}/rounds/3/",
     ]
     assert "1.78× by Tuner on" in drawn and drawn.count("<path") == 1
+
+
+CPU = {"memory_gbps": 23.8, "l3_gbps": 51.4, "l2_gbps": 101.0, "l1_gbps": 207.0}
+GPU = {"memory_gbps": 4000.0, "l2_gbps": 9000.0, "float32_tflops": 60.0, "bfloat16_tflops": 800.0}
+
+
+@pytest.mark.parametrize("peaks", [PEAKS, {**CPU, "float32_tflops": 0.03}, GPU])
+@pytest.mark.parametrize("intensity", [0.05, 5.0, 400.0])
+def test_lines_and_labels_of_a_roofline_stay_inside_its_frame(peaks, intensity):
+    speed = min(intensity * peaks["memory_gbps"] / 1e3, peaks["float32_tflops"]) / 2
+    shown = roofline_of(peaks, [case(tflops=speed, gbps=1e3 * speed / intensity)])
+    svg = roofline_svg(shown, "label")
+    lines = re.findall(r'class="ceiling[^>]*x1="(\S+)" x2="(\S+)" y1="(\S+)" y2="(\S+)"', svg)
+    assert len(lines) == len(peaks)
+    for begin, end, *heights in [[float(at) for at in line] for line in lines]:
+        assert LEFT <= begin < end <= RIGHT
+        assert all(TOP <= height <= BOTTOM for height in heights)
+    for at, height in re.findall(r"translate\((\S+) (\S+)\) rotate", svg):
+        assert LEFT + HALF_LABEL - 0.1 <= float(at) <= RIGHT - HALF_LABEL
+        assert TOP < float(height) < BOTTOM
+    for anchor in ("middle", "end"):
+        assert len(re.findall(rf'class="at"[^>]*text-anchor="{anchor}"', svg)) >= 2
+
+
+def test_axis_with_one_power_of_ten_has_ticks_between():
+    assert Axis(0.004, 0.05, 0.0, 100.0).ticks == [0.005, 0.01, 0.02, 0.05]

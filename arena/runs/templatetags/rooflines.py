@@ -22,7 +22,7 @@ from arena.runs.models import Run
 register = template.Library()
 
 WIDTH, HEIGHT = 400, 260
-LEFT, RIGHT, TOP, BOTTOM = 40.0, 392.0, 20.0, 226.0
+LEFT, RIGHT, TOP, BOTTOM = 48.0, 392.0, 20.0, 226.0
 """The plot inside the drawing, in its units."""
 AROUND, ABOVE = 3.0, 1.6
 """Room beside the cases and ridges, and above the highest ceiling, as factors."""
@@ -32,7 +32,7 @@ ABREAST = 12.0
 """Width over which cases of the same intensity are spread, at most two points wide each."""
 CLOSE = 12.0
 """Distance below which two rates share one label."""
-EDGE, HALF_LABEL = 14.0, 48.0
+EDGE, HALF_LABEL = 14.0, 54.0
 """Room for half the label of a tick, and of a bandwidth along the axis."""
 
 
@@ -60,9 +60,14 @@ class Axis:
 
     @property
     def ticks(self) -> list[float]:
-        """Return the powers of ten on the axis."""
-        powers = range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
-        return [10.0**power for power in powers]
+        """Return the powers of ten on the axis; where they are fewer than two, 2 and 5 too."""
+        powers = range(math.floor(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
+        tens = [10.0**power for power in powers]
+        inside = [tick for tick in tens if self.low <= tick <= self.high]
+        if len(inside) > 1:
+            return inside
+        finer = (step * ten for ten in tens for step in (1, 2, 5))
+        return [tick for tick in finer if self.low <= tick <= self.high]
 
     @property
     def decade(self) -> float:
@@ -89,11 +94,17 @@ def roofline_svg(shown: Roofline, label: str) -> SafeString:
 
 
 def _axes(shown: Roofline) -> tuple[Axis, Axis]:
-    """Return axes that hold all cases, and the ridges of main memory."""
+    """Return axes that hold all cases, and the lines of main memory and of the fastest cache.
+
+    Each of the two is as long as its label before it reaches a rate that is drawn there.
+    """
     memory, rates = shown.bandwidths[0].value, [rate.value for rate in shown.rates]
     ridges = [1e3 * rates[0] / memory, 1e3 * rates[-1] / memory]
     along = [*ridges, *(point.intensity for point in shown.points)]
     low, high = min(along) / AROUND, max(along) * AROUND
+    labelled = min(ridges[0], 1e3 * rates[-1] / shown.bandwidths[-1].value)
+    label = 2 * HALF_LABEL / (RIGHT - LEFT)  # as a share of the axis
+    low = min(low, (labelled / high**label) ** (1 / (1 - label)))
     speeds = [speed for point in shown.points for speed in (point.baseline, point.candidate)]
     bottom, top = min(memory * low / 1e3, *speeds) / ABOVE, max(*rates, *speeds) * ABOVE
     return Axis(low, high, LEFT, RIGHT), Axis(bottom, top, BOTTOM, TOP)
@@ -163,7 +174,7 @@ def _bandwidth_labels(shown: Roofline, x: Axis, y: Axis) -> Iterator[SafeString]
         (LEFT + HALF_LABEL, x.at(ridge) - HALF_LABEL),
         key=lambda at: min(abs(at - case) for case in cases),
     )
-    ends = {shown.bandwidths[0]: (10, middle), shown.bandwidths[-1]: (-4, LEFT + HALF_LABEL)}
+    ends = {shown.bandwidths[0]: (12, middle), shown.bandwidths[-1]: (-4, LEFT + HALF_LABEL)}
     for ceiling, (below, at) in ends.items():
         height = y.at(ceiling.value * x.value(at) / 1e3)
         yield format_html(
