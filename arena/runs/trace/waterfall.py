@@ -16,10 +16,11 @@ from typing import Any
 from django.db.models import Max, QuerySet
 
 from arena.runs.models import Event
-from evaluation.types import GateName
+from arena.runs.states import SCOPES_COUNTED
+from evaluation import types
 
 LANES = ("model", "tools", "subagents", "build", "measure", "queue")
-BUILD_GATES = (GateName.INTEGRITY, GateName.COMPILE)
+BUILD_GATES = (types.GateName.INTEGRITY, types.GateName.COMPILE)
 MAX_BARS = 400
 """Bars of a drawing: beyond it neighbours are joined."""
 JOINED_SHARE = 0.002
@@ -153,19 +154,20 @@ def _evaluations(events: QuerySet[Event], ends: float) -> dict[str, list[Bar]]:
 
 
 def _verdicts(events: QuerySet[Event]) -> list[Verdict]:
-    metrics = events.filter(kind="metric", body__name="speedup", body__scope="round")
-    passed = {
-        number: (value, best)
-        for number, value, best in metrics.order_by("seq").values_list(
-            "body__round", "body__value", "body__best"
-        )
-    }
+    """Return the verdict of each round: its own, else the final one with its public speedup."""
+    metrics = events.filter(kind="metric", body__name="speedup", body__scope__in=SCOPES_COUNTED)
+    timed: dict[int, tuple[float, float | None]] = {}
+    fields = ("body__round", "body__value", "body__best")
+    for number, value, best in metrics.order_by("seq").values_list(*fields):
+        timed.setdefault(number, (value, best))  # the final one comes later
     ends = events.filter(kind="span_end", body__span_kind="evaluation").order_by("seq")
     found: dict[int, Verdict] = {}
-    fields = ("t_ms", "seq", "body__round", "body__verdict")
-    for at, seq, number, verdict in ends.values_list(*fields):
+    columns = ("t_ms", "seq", "body__round", "body__verdict")
+    for at, seq, number, verdict in ends.values_list(*columns):
         if verdict and number is not None and number not in found:  # the final one comes later
-            found[number] = Verdict(at, seq, number, verdict, *passed.get(number, (None, None)))
+            passed = verdict == types.Verdict.PASSED
+            speedup, best = timed.get(number, (None, None)) if passed else (None, None)
+            found[number] = Verdict(at, seq, number, verdict, speedup, best)
     return list(found.values())
 
 

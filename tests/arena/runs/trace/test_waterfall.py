@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from arena.runs import services
+from arena.runs.templatetags.waterfalls import best_svg
 from arena.runs.trace import waterfall as waterfalls
 from arena.runs.trace.events import EventDraft
 from arena.runs.trace.waterfall import Bar, waterfall
+from tests.arena.factories import LEASE, ask_for_verdict, finished, judge, report
 
 pytestmark = pytest.mark.django_db
 
@@ -93,6 +95,34 @@ def test_curves_add_up_tokens_and_cost_and_follow_the_context(start):
     assert found["tokens"] == [(500, 1100), (1000, 2200), (1500, 3300)]
     assert found["cost"][-1] == (1500, pytest.approx(0.06))
     assert [value for _, value in found["context"]] == [1000, 1000, 1000]
+
+
+def test_round_with_the_final_verdict_alone_has_its_public_speedup(start):
+    run = finished(start(), speedup=3.0, unseen=2.0)
+    run.events.update(t_ms=1000)
+    (verdict,) = waterfall(run.events.all()).verdicts
+    assert (verdict.verdict, verdict.speedup, verdict.best) == ("passed", 3.0, 3.0)
+    drawn = best_svg(waterfall(run.events.all()))
+    assert "1: 3.00×" in drawn and 'class="step"' in drawn and "unmeasured" not in drawn
+
+
+def test_round_keeps_its_own_speedup_beside_that_of_the_final_verdict(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    judge(ask_for_verdict(run, "round"), report(speedup=3.0))
+    judge(services.request_evaluation(run.submissions.get(), "final"), report(speedup=2.5))
+    run.events.update(t_ms=1000)
+    assert [each.speedup for each in waterfall(run.events.all()).verdicts] == [3.0]
+
+
+def test_round_that_did_not_pass_is_not_given_the_speedup_of_the_final_verdict(start):
+    run = start()
+    services.claim_run(run.pk, LEASE)
+    judge(ask_for_verdict(run, "round"), report("failed"))
+    judge(services.request_evaluation(run.submissions.get(), "final"), report(speedup=2.5))
+    run.events.update(t_ms=1000)
+    found = waterfall(run.events.all()).verdicts
+    assert [(each.verdict, each.speedup) for each in found] == [("failed", None)]
 
 
 def test_run_without_time_has_no_waterfall(start):
