@@ -88,7 +88,7 @@ def compare(runs: Sequence[Run]) -> Comparison:
         cells = [cells[number] for _, cells in cases]
         columns.append(
             Column(
-                name=run.agent.title if agents_differ else run.pk,
+                name=run.author if agents_differ else run.pk,
                 run=run,
                 rounds=rounds_of(run),
                 files=run.final.files if run.final else {},

@@ -11,7 +11,7 @@ from django.core.cache import cache
 from django.db import transaction
 from django.db.models import Count, QuerySet
 
-from arena.catalog.models import Agent
+from arena.catalog.models import DIRECT, Agent
 from arena.notes.models import Hit, Scan
 from arena.notes.rules import KINDS, RULES, VERSION, Rule, facts_of
 from arena.runs.models import Run
@@ -71,6 +71,11 @@ class Line:
     agent: Agent
     read: int
     counts: Sequence[int]
+
+    @property
+    def is_direct(self) -> bool:
+        """Return whether it stands for kernels that users submitted without an agent."""
+        return self.agent.adapter == DIRECT
 
     @property
     def cells(self) -> list[tuple[Rule, int]]:

@@ -136,15 +136,9 @@ class Submission:
     funnel: Funnel
 
     @property
-    def who(self) -> str:
-        if self.run.is_direct:
-            return str(self.run.owner or "a former user")
-        return self.run.agent.title
-
-    @property
     def line(self) -> Line:
         """Return its line of the funnel chart."""
-        return replace(self.funnel.lines[0], label=f"{self.name}<br>{self.who}")
+        return replace(self.funnel.lines[0], label=f"{self.name}<br>{self.run.author}")
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from arena.catalog.models import (
 from arena.leases import Leased, Retried
 from arena.runs.archived import ArchivedTrace as ArchivedTrace  # Django finds models here
 from arena.runs.artefacts import Artefact as Artefact
+from arena.runs.imported import ImportedFile as ImportedFile
 from arena.runs.querysets import EvaluationQuerySet, MeasurementQuerySet, RunQuerySet
 from arena.runs.scores import Scores
 from arena.runs.states import (
@@ -169,6 +170,11 @@ class Run(Scores, Quarantine, Leased):
     def is_direct(self) -> bool:
         """Return whether it is a kernel submitted without an agent."""
         return self.agent.adapter == DIRECT
+
+    @property
+    def author(self) -> str:
+        """Return who wrote it: its agent, or the user who submitted a kernel without one."""
+        return str(self.owner or "a former user") if self.is_direct else self.agent.title
 
     @property
     def seconds(self) -> float | None:
@@ -413,17 +419,6 @@ class Blob(models.Model):
     def reference(self) -> dict[str, Any]:
         """Return the entry of this blob in an event's body."""
         return {"sha256": self.sha256, "size": self.size}
-
-
-class ImportedFile(models.Model):
-    """A results file that was loaded completely, keyed by its SHA-256."""
-
-    sha256 = models.CharField(primary_key=True, max_length=64)
-    name = models.CharField(max_length=200)
-    loaded_at = models.DateTimeField(default=timezone.now)
-
-    def __str__(self) -> str:
-        return self.name
 
 
 class Standing(models.Model):

@@ -106,6 +106,17 @@ def test_submit_page_at_the_limit_gives_the_reason(client, alice, settings):
     assert page.status_code == 422 and "Wait until the oldest" in page.content.decode()
 
 
+def test_every_page_of_a_kernel_names_the_user_who_submitted_it(client, alice, charlie):
+    run, other = kernel(alice), kernel(charlie)
+    pages = ("", "rounds/1/", "notes/", "events/1/", "trace.md")
+    compared = f"/compare/?run={run.pk}&run={other.pk}"
+    for address in [*(f"/runs/{run.pk}/{page}" for page in pages), compared]:
+        page = client.get(address)
+        assert page.status_code == 200, address
+        assert "alice" in page.content.decode(), address
+        assert "Direct submission" not in page.content.decode(), address
+
+
 def test_kernels_rank_by_the_held_out_interval_one_for_each_user(client, alice, charlie):
     kernel(alice, 1.2)
     best = kernel(alice, 2.5, label="tiles")

@@ -80,7 +80,7 @@ def run_card(run: Run, rounds: Sequence[Round], number: int | None = None) -> Ca
     title = f"{task}, round {number}" if number else task
     of = run.task_version.task.kind.labels.short
     speedup = f", {times(run.unseen_speedup)} ({of})" if run.unseen_speedup else ""
-    text = f"{run.agent.title} on {run.hardware.name}: {run.status}{speedup}."
+    text = f"{run.author} on {run.hardware.name}: {run.status}{speedup}."
     timed = any(each.speedup is not None for each in rounds)
     return Card(title, text, lambda: best_by_round(rounds) if timed else None)
 

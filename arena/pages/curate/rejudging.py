@@ -101,6 +101,7 @@ def _context(request: HttpRequest, pk: int) -> dict[str, Any]:
     of_run = "evaluation__submission__run"
     listed = items.select_related(
         f"{of_run}__agent",
+        f"{of_run}__owner",
         f"{of_run}__task_version__task__operator",
         "evaluation__hardware",
         "replacement",

@@ -35,7 +35,7 @@ def scans(request: HttpRequest) -> HttpResponse:
         hits = Hit.objects.filter(rule=rule.name, run__in=runs.order_by().values("pk"))
         if agent:
             hits = hits.filter(run__agent__slug=agent)
-        found = hits.select_related("run__agent", "run__task_version__task__operator")
+        found = hits.select_related("run__agent", "run__owner", "run__task_version__task__operator")
         pages = Paginator(found.order_by("-run__created_at", "seq"), HITS_A_PAGE)
         context["page"] = pages.get_page(request.GET.get("page"))
     template = "analysis/scans.html" if is_inserted(request) else "analysis/scans_page.html"

@@ -11,7 +11,7 @@ from arena.notes.rules import RULES, VERSION
 from arena.runs import services
 from arena.runs.models import Run
 from arena.runs.trace.events import EventDraft
-from tests.arena.factories import LEASE, finished
+from tests.arena.factories import LEASE, finished, judge, report
 
 pytestmark = pytest.mark.django_db
 
@@ -113,3 +113,15 @@ def test_analysis_counts_runs_by_agent_and_leads_to_their_events(client, start, 
     client.force_login(alice)
     assert "secret" in client.get("/analysis/scans/?rule=network").content.decode()
     assert "no rule “nothing”" in client.get("/analysis/scans/?rule=nothing").content.decode()
+
+
+def test_analysis_names_the_users_of_submitted_kernels(client, task, hardware, alice):
+    submission = services.submit_kernel(
+        task_slug=task.slug, source="int relu;", owner=alice, scope="final", visibility="public"
+    )
+    services.record(submission.run_id, [called("pip install a")], producer="test")
+    judge(submission.evaluations.get(), report())
+    scans.scan(submission.run)
+    page = client.get("/analysis/scans/?rule=network").content.decode()
+    assert '<td data-label="Agent">alice</td>' in page and ">Submitted kernels</a>" in page
+    assert "Direct submission" not in page

@@ -120,7 +120,7 @@ def html(run: Run) -> Iterator[str]:
 
 
 def _title(run: Run) -> str:
-    return f"{run.task_version.task.slug} by {run.agent.title}"
+    return f"{run.task_version.task.slug} by {run.author}"
 
 
 def _facts(run: Run) -> list[str]:
