@@ -129,6 +129,12 @@ def test_run_page_of_a_long_run_is_paginated(client, world):
 def test_run_page_of_a_failure_shows_its_class_and_reason(client, runs):
     failed = client.get(f"/runs/{runs['failed'].pk}/").content.decode()
     assert "BUILD_ERROR" in failed and "expected &#x27;;&#x27; before" in failed
+    output = runs["failed"].events.filter(kind="compiler_output").order_by("-seq").first()
+    link = f'/runs/{runs["failed"].pk}/?at={output.seq}#e{output.seq}">Full compiler output</a>'
+    assert failed.count(link) == 1, "of the compiler that failed"
+    of_round = client.get(runs["failed"].submissions.last().get_absolute_url())
+    assert of_round.content.decode().count(link) == 1
+    assert "Full compiler output" not in client.get(f"/runs/{runs['passed'].pk}/").content.decode()
     rejected = client.get(f"/runs/{runs['rejected'].pk}/").content.decode()
     assert "timer-call" in rejected and "clock_gettime" in rejected
     broken = client.get(f"/runs/{runs['broken'].pk}/").content.decode()

@@ -82,6 +82,14 @@ def compiled(events: QuerySet[Event], upto: int | None = None) -> Compiled | Non
     return Compiled(numbers, kernels)
 
 
+def failed_build(events: QuerySet[Event], number: int, scope: str) -> int | None:
+    """Return the seq of the newest output of a compiler that failed in a verdict on a round."""
+    begins = events.filter(kind="span_begin", body__span_kind="evaluation")
+    spans = list(begins.filter(body__round=number, body__scope=scope).values_list("event_id"))
+    outputs = events.filter(kind="compiler_output", span__in=[span for (span,) in spans])
+    return outputs.filter(body__ok=False).order_by("seq").values_list("seq", flat=True).last()
+
+
 def _by_round(used: Iterable[dict[str, float] | None]) -> list[Resources | None]:
     rows: list[Resources | None] = []
     before = None

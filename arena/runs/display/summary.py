@@ -15,7 +15,7 @@ from arena.runs.code.sources import sources
 from arena.runs.display.charts import best_by_round, funnel_chart
 from arena.runs.display.funnels import funnel_of
 from arena.runs.display.past import Past
-from arena.runs.display.profiles import compiled, profiles
+from arena.runs.display.profiles import compiled, failed_build, profiles
 from arena.runs.display.roofline import roofline_of
 from arena.runs.display.rounds import Round, best_of, count_of, difference, rounds_of
 from arena.runs.display.waiting import is_paused, waiting_of
@@ -29,7 +29,7 @@ from arena.runs.trace.retention import spent_by
 from arena.runs.trace.sifting import counts
 from arena.runs.trace.waterfall import waterfall
 from evaluation.device_kind import CPU
-from evaluation.types import GateName
+from evaluation.types import GateName, Verdict
 
 PARTS = (
     "now", "notices", "verdict", "funnel", "rounds", "cases", "code", "profile", "waterfall",
@@ -140,8 +140,18 @@ def verdict_of(run: Run, evaluation: Evaluation | None, past: Past | None = None
         "case_scale": Scale.over(cases),
         "roofline": roofline_of(run.hardware.peaks, cases),
         "hidden": results.get(GateName.GENERALIZATION),
+        "compiler_output": _compiler_output(run, evaluation, results.get(GateName.COMPILE)),
         **_funnel(run, results),
     }
+
+
+def _compiler_output(
+    run: Run, evaluation: Evaluation | None, compiled: GateResult | None
+) -> int | None:
+    """Return the seq of what the compiler said in full where it failed; the gate has one error."""
+    if evaluation is None or compiled is None or compiled.verdict == Verdict.PASSED:
+        return None
+    return failed_build(run.events.all(), evaluation.submission.round, evaluation.scope)
 
 
 def _state_at(gate: str, status: str) -> str:
