@@ -10,7 +10,7 @@ from arena.leaderboard.kernels.kernels import ranked_kernels
 from arena.leaderboard.ranking.boards import board
 from arena.runs import services
 from arena.runs.models import Measurement, Run
-from tests.arena.factories import hide, judge, report
+from tests.arena.factories import compiled, gate, hide, judge, report
 
 pytestmark = pytest.mark.django_db
 TASK = "relu/cpp-to-cpp"
@@ -104,6 +104,40 @@ def test_submit_page_at_the_limit_gives_the_reason(client, alice, settings):
     client.force_login(alice)
     page = client.post("/submit/", GOOD)
     assert page.status_code == 422 and "Wait until the oldest" in page.content.decode()
+
+
+def test_owner_of_a_kernel_submits_it_again_from_its_page(client, alice, charlie, hardware):
+    more = {"label": "tiles", "visibility": "owner", "source": "int relu; // <mine>"}
+    run = services.submit_kernel(
+        owner=alice, task_slug=TASK, hardware_slug=hardware.slug, scope="round", **more
+    ).run
+    client.force_login(alice)
+    link = f"/submit/?from={run.pk}"
+    assert f'<a href="{link}">Submit again</a>' in client.get(f"/runs/{run.pk}/").content.decode()
+    form = client.get(link).context["form"]
+    assert {**more, "task": TASK, "scope": "round", "hardware": hardware.slug} == {
+        name: form[name].value() for name in (*more, "task", "scope", "hardware")
+    }
+    assert "int relu; // &lt;mine&gt;" in client.get(link).content.decode()
+    hide(run, "public")
+    client.force_login(charlie)
+    assert "Submit again" not in client.get(f"/runs/{run.pk}/").content.decode()
+    assert "relu" not in str(client.get(link).context["form"]["source"].value())
+    for unknown in ("nothing", ""):
+        assert client.get(f"/submit/?from={unknown}&task={TASK}").status_code == 200
+
+
+def test_kernel_that_could_not_be_measured_says_why_once(client, alice):
+    why = "processor busy 74 % of the time: inconclusive"
+    submission = services.submit_kernel(owner=alice, task_slug=TASK, source="int relu;")
+    busy = gate("performance", "inconclusive", "MACHINE_BUSY", message=why)
+    gates = (gate("integrity"), compiled(), gate("correctness"), busy)
+    for _ in range(2):
+        judge(submission.evaluations.get(), report("inconclusive", message=why, gates=gates))
+    client.force_login(alice)
+    page = client.get(f"/runs/{submission.run_id}/?tab=results").content.decode()
+    assert page.count(why) == 1 and f"Not judged, and not counted: {why}" in page
+    assert "Arena fault" not in page and "Submit again" in page
 
 
 def test_every_page_of_a_kernel_names_the_user_who_submitted_it(client, alice, charlie):

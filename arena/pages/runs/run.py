@@ -235,6 +235,9 @@ def _summary(request: HttpRequest, shown: Run) -> dict[str, Any]:
     return {
         **summary_of(shown, past),
         "again": _again(shown),
+        "submit_again": (
+            shown.is_direct and shown.owner == request.user and shown.task_version.task.takes_runs
+        ),
         "notes": notes_of(shown, request.user)["notes"],
         "raw_output": shown.events.filter(kind="raw_output").order_by("seq").first(),
         "continued_by": Run.objects.filter(continues=shown).first(),

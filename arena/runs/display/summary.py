@@ -22,7 +22,7 @@ from arena.runs.display.waiting import is_paused, waiting_of
 from arena.runs.models import Evaluation, GateResult, Run
 from arena.runs.scoring.answered import answered_by
 from arena.runs.spending import spending
-from arena.runs.states import EvaluationStatus, Scope
+from arena.runs.states import EvaluationStatus, Fault, RunStatus, Scope
 from arena.runs.trace import timeline
 from arena.runs.trace.outline import outline
 from arena.runs.trace.retention import spent_by
@@ -69,6 +69,7 @@ def summary_of(run: Run, past: Past | None = None) -> dict[str, Any]:
     return {
         "run": run,
         "replayed": past is not None,
+        "explanation": _explanation(run, judged_round),
         "waiting": waiting,
         "paused": waiting is None and past is None and is_paused(run),
         "rounds": rounds,
@@ -90,6 +91,12 @@ def summary_of(run: Run, past: Past | None = None) -> dict[str, Any]:
         **({} if past else _judged_again(run)),
         **verdict_of(run, judged_round.evaluation if judged_round else None, past),
     }
+
+
+def _explanation(run: Run, judged_round: Round | None) -> str:
+    """Return why a run did not pass where its gates do not say it, or not as a fault of others."""
+    by_gates = run.fault == Fault.CANDIDATE and judged_round is not None
+    return "" if run.status == RunStatus.PASSED or by_gates else run.reason
 
 
 def _of_calls(run: Run, past: Past | None) -> dict[str, Any]:
