@@ -267,6 +267,13 @@ def test_waiting_run_shows_the_missing_worker_or_position(client, start):
     assert waits(second) == ""  # next in line
     services.claim_evaluation(evaluation.pk, "queued", "building", "lease")
     services.finish_build(evaluation.pk, "lease")
+    assert waits(second) == ""  # the device is free
+    services.claim_run(first.pk, "lease")
+    other = ask_for_verdict(first)
+    services.claim_evaluation(other.pk, "queued", "building", "lease")
+    services.finish_build(other.pk, "lease")
+    services.claim_evaluation(other.pk, "built", "measuring", "lease")
+    assert waits(second) == "Waiting for Test CPU: 1 ahead." and waits(first) == ""
     worker.delete()
     assert "no worker for Test CPU is online" in waits(second)
 

@@ -14,7 +14,10 @@ from evaluation.device_kind import CPU
 
 @dataclass(frozen=True)
 class Waiting:
-    """The queue of a run, the evaluations or runs ahead, and whether a live worker serves it."""
+    """The queue of a run, the evaluations or runs ahead, and whether a live worker serves it.
+
+    An evaluation that a device measures is ahead of those that wait for it.
+    """
 
     queue: str
     ahead: int
@@ -44,8 +47,17 @@ def waiting_of(run: Run) -> Waiting | None:
     before = Evaluation.objects.filter(status=evaluation.status, pk__lt=evaluation.pk)
     if evaluation.status == EvaluationStatus.QUEUED:
         return _waiting(queue.BUILD, before.count())
-    same_device = before.filter(hardware=evaluation.hardware)
+    measured = Evaluation.objects.filter(status=EvaluationStatus.MEASURING)
+    same_device = (before | measured).filter(hardware=evaluation.hardware)
     return _waiting(evaluation.hardware.queue, same_device.count())
+
+
+def waits_of(run: Run) -> tuple[str, ...]:
+    """Return the states of the evaluations of an active run that wait, the first one first."""
+    if run.ended:
+        return ()
+    asked = Evaluation.objects.filter(submission__run=run, status__in=EVALUATION_WAITING)
+    return tuple(asked.order_by("pk").values_list("status", flat=True))
 
 
 def is_paused(run: Run) -> bool:

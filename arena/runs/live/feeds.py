@@ -32,7 +32,7 @@ from arena import sockets
 from arena.accounts.auth import user_of_session
 from arena.accounts.models import Viewer
 from arena.runs.display.summary import parts_of, shown_runs
-from arena.runs.display.waiting import is_paused
+from arena.runs.display.waiting import is_paused, waits_of
 from arena.runs.models import Event, Run
 from arena.runs.states import RUN_ACTIVE
 from arena.runs.trace import timeline
@@ -270,7 +270,8 @@ class BoardFeed(Feed):
 class News:
     """The rows of a run above a cursor, where they end, and the state of the run.
 
-    An agent is `paused` without an event: another run's measurement begins or ends.
+    An agent is `paused` without an event: another run's measurement begins or ends. So are
+    evaluations taken from queues and put into them; `waits` has the states of those that wait.
     """
 
     html: str
@@ -278,6 +279,12 @@ class News:
     last_seq: int
     status: str
     paused: bool
+    waits: tuple[str, ...]
+
+    @property
+    def state(self) -> tuple[str, bool, tuple[str, ...]]:
+        """Return what parts of the summary depend on besides the events."""
+        return self.status, self.paused, self.waits
 
 
 @dataclass(frozen=True)
@@ -324,7 +331,8 @@ class RunFeed(Feed):
         self.woken.set()
 
     async def follow(self) -> int:
-        cursor, state, ended = None, ("", False), False
+        cursor, ended = None, False
+        state: tuple[str, bool, tuple[str, ...]] = ("", False, ())
         changed: dict[str, str] = {}
         while True:
             began = time.monotonic()
@@ -333,7 +341,7 @@ class RunFeed(Feed):
             if news is None:
                 return NOT_FOUND
             after = news.cursor if cursor is None else cursor
-            if news.cursor > after or (news.status, news.paused) != state:
+            if news.cursor > after or news.state != state:
                 self.parts_stale = True
             is_whole = news.cursor == news.last_seq
             is_last = is_whole and news.status not in RUN_ACTIVE and not self.parts_stale
@@ -343,7 +351,7 @@ class RunFeed(Feed):
                 await self._send(frame, changed, is_new)
                 for _ in range(FLUSH_ROUNDS):
                     await asyncio.sleep(0)
-            cursor, state, ended = news.cursor, (news.status, news.paused), is_last
+            cursor, state, ended = news.cursor, news.state, is_last
             changed = await self._changed_parts()
             if not changed and is_whole:
                 await self.wait(min(self.pace.tick_seconds, self._parts_due_in()))
@@ -415,7 +423,8 @@ class RunFeed(Feed):
             events = Event.objects.filter(run=self.run_id)
             entries, reached = timeline.since(events, after, run.last_seq)
             html = render_to_string("runs/_events.html", {"entries": entries})
-        return News(html, reached, run.last_seq, run.status, is_paused(run))
+        waits = waits_of(run)
+        return News(html, reached, run.last_seq, run.status, is_paused(run), waits)
 
     def _render(self) -> dict[str, str]:
         began = time.monotonic()
