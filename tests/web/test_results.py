@@ -191,8 +191,11 @@ def test_run_whose_final_verdict_differs_from_its_round_says_why(start, client):
     judge(final, report(speedup=2.0, unseen=1.9))
     page = text_of(client, run.get_absolute_url())
     assert "measured round 1 again and found it slower: 2.00× instead of 3.00×" in page
+    again = "verdict measures round 1 again"
+    assert again in page
     other = finished(start(repeat=1), speedup=2.0, unseen=0.9)
     page = text_of(client, other.get_absolute_url())
+    assert again not in page, "it is the only one"
     assert "0.90× on held-out sizes, 2.00× on public ones; the held-out figure ranks." in page
     assert "retains 45% of its speedup, less than 80%, so it is specialised" in page
     assert Run.objects.get(pk=other.pk).slower_unseen
