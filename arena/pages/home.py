@@ -22,7 +22,7 @@ from arena.leaderboard.analysis.ablation import ablation_tables
 from arena.leaderboard.charts import forest_chart
 from arena.leaderboard.kernels.claims import finding
 from arena.leaderboard.kernels.records import records
-from arena.leaderboard.kernels.suite_boards import suite_boards
+from arena.leaderboard.kernels.suite_boards import ranked_board
 from arena.leaderboard.ranking.boards import Board, boards, boards_of_tracks
 from arena.leaderboard.ranking.boards import leaders as fastest_of_tasks
 from arena.leaderboard.ranking.results import Snapshot, computed, snapshot
@@ -93,12 +93,11 @@ def methodology(request: HttpRequest) -> HttpResponse:
 @lru_cache(maxsize=1)
 def _models(found: tuple[PublishedKernel, ...]) -> Models | None:
     """Return the models that have ranks over shared problems; None where no suite ranks any."""
-    board = next((each for each in suite_boards(found) if each.over_shared), None)
+    board = ranked_board(found)
     if board is None:
         return None
     devices = sorted({e.file.device for e in found if e.suite == board.suite and e.file.device})
-    first = [score for score in board.scores if score.rank][:MAX_MODELS]
-    context = {"board": replace(board, scores=first), "thresholds": FAST_P}
+    context = {"board": replace(board, scores=board.ranked[:MAX_MODELS]), "thresholds": FAST_P}
     return Models(board.title, devices, render_to_string("claims/suite_table.html", context))
 
 

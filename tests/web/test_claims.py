@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from arena.catalog.models import Operator, Task
 from arena.published.loading import load
 from arena.published.models import PublishedKernel
 from arena.published.outcomes import OUTCOMES
+from tests.arena.factories import judged_run
 from tests.arena.published import kernel_line, load_claims, one_of_each_outcome
 
 pytestmark = pytest.mark.django_db
@@ -241,6 +243,20 @@ def test_board_of_a_suite_has_ranks_over_shared_problems_and_a_link_to_all(
     assert 'href="/claims/?level=1&amp;problems=all#suites"' in page
     page = text_of(client, "/claims/?level=1&problems=all")
     assert "so none has a rank here" in page and 'href="/claims/?level=1#suites"' in page
+
+
+def test_board_of_agents_without_a_model_links_to_the_board_of_models(
+    client: Any, tmp_path: Path, task: Any, hardware: Any
+) -> None:
+    load_claims(tmp_path, [kernel_line(n, model=m) for n in range(12) for m in ("A", "B")])
+    judged_run("tuner", "relu", 1.5, hardware=hardware, ended_at=timezone.now())
+    page = text_of(client, "/leaderboard/")
+    assert "By their published kernels two models are ranked on" in page
+    assert 'href="/claims/#suites">KernelBench v0.1</a>' in page
+    run = judged_run("claude", "relu", 1.6, hardware=hardware, ended_at=timezone.now())
+    run.agent.model = "claude"
+    run.agent.save()
+    assert "By their published kernels" not in text_of(client, "/leaderboard/")
 
 
 def test_board_of_a_suite_without_enough_shared_problems_gives_the_reason(

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from arena.leaderboard.analysis.estimates import Estimate
 from arena.leaderboard.kernels.claims import grouped
@@ -87,9 +88,20 @@ class SuiteBoard:
         return self.shared >= MIN_SHARED
 
     @property
+    def ranked(self) -> Sequence[SuiteScore]:
+        """Return the scores with a rank."""
+        return [score for score in self.scores if score.rank]
+
+    @property
     def versions(self) -> list[str]:
         """Return the versions of the judge that its scores mix, the oldest first."""
         return sorted({each for score in self.scores for each in score.versions}, key=age_of)
+
+
+@lru_cache(maxsize=1)
+def ranked_board(found: tuple[PublishedKernel, ...]) -> SuiteBoard | None:
+    """Return the board of the suite that ranks models over shared problems; None if none does."""
+    return next((each for each in suite_boards(found) if each.over_shared), None)
 
 
 def suite_boards(kernels: Iterable[PublishedKernel], shared: bool = True) -> list[SuiteBoard]:

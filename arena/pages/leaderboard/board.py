@@ -20,6 +20,7 @@ from arena.charts import Figure
 from arena.filters import unknown_value
 from arena.leaderboard.charts import forest_chart
 from arena.leaderboard.disqualified import disqualified
+from arena.leaderboard.kernels.suite_boards import SuiteBoard, ranked_board
 from arena.leaderboard.ranking.boards import (
     Board,
     Option,
@@ -58,6 +59,7 @@ from arena.pages.leaderboard.board_view import (
     query_of,
     view_of,
 )
+from arena.published.kernels import kernels
 from evaluation import JUDGE_VERSION
 from evaluation.judge.kinds import kind_of
 
@@ -130,6 +132,7 @@ def leaderboard(request: HttpRequest) -> HttpResponse:
         "core": filters.task_set == CORE,
         "tasks": shown.sorted_tasks if shown.size <= MAX_TASKS_LISTED else [],
         "elsewhere": elsewhere,
+        "models": _models_elsewhere(shown),
         "asked": asked,
         "task_sets": TASK_SETS if filters.suite == NATIVE else [],
         "present": JUDGE_VERSION,
@@ -222,6 +225,15 @@ def _elsewhere(shown: Board, now: Snapshot) -> list[tuple[Board, str]]:
         if each.filters.hardware != shown.filters.hardware:
             found = [*found, *_ranked(each, now)[:1]]
     return [(each, _own_address(each)) for each in found]
+
+
+def _models_elsewhere(shown: Board) -> SuiteBoard | None:
+    """Return the board that ranks models by published kernels, where this one ranks no model."""
+    filters = shown.filters
+    chosen = filters.suite != NATIVE or filters.model or filters.harness or filters.experiment
+    if chosen or any(row.agent.model for row in shown.ranked):
+        return None
+    return ranked_board(kernels())
 
 
 def _ranked(of: Board, now: Snapshot) -> list[Board]:
