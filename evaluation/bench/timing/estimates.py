@@ -32,8 +32,8 @@ A candidate can make its own threads wait for each other, and could so choose it
 MAX_TRIES = 3
 """Windows, at most, until one of a block is undisturbed.
 
-A thread of the kernel that works for 2 ms each 0.2 s disturbs every second window of 70 ms: without
-a second try three blocks of four would be left out, with three tries one of four.
+Where every second window is disturbed, three blocks of four would be left out without a second try,
+and with three tries one of four.
 """
 MAX_UNTYPICAL = 2.0
 """Spread of a baseline that counts, at most, as a multiple of the device's typical one."""
