@@ -119,11 +119,16 @@ def ask_for_verdict(run: Run, scope: str = "final") -> Evaluation:
     return services.request_evaluation(submission, scope)
 
 
+def measure(evaluation: Evaluation, lease: str = LEASE) -> None:
+    """Take an evaluation through both queues until its device measures it, as workers do."""
+    assert services.claim_evaluation(evaluation.pk, "queued", "building", lease)
+    assert services.finish_build(evaluation.pk, lease)
+    assert services.claim_evaluation(evaluation.pk, "built", "measuring", lease)
+
+
 def judge(evaluation: Evaluation, outcome: Report) -> None:
-    """Take an evaluation through both queues to `outcome`, as workers do."""
-    assert services.claim_evaluation(evaluation.pk, "queued", "building", LEASE)
-    assert services.finish_build(evaluation.pk, LEASE)
-    assert services.claim_evaluation(evaluation.pk, "built", "measuring", LEASE)
+    """Take an evaluation to `outcome`, as workers do."""
+    measure(evaluation)
     for result in outcome.gates:
         assert services.record_gate(evaluation.pk, LEASE, result)
     assert services.finish_evaluation(evaluation.pk, LEASE, outcome)

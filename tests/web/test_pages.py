@@ -16,7 +16,7 @@ from arena.runs.models import Evaluation, Event, Experiment, Measurement, Run
 from arena.runs.scoring.standings import rebuild
 from arena.static_digest import static_digest
 from evaluation.types import Interval
-from tests.arena.factories import LEASE, ask_for_verdict, gate, judge, judged_run, report
+from tests.arena.factories import LEASE, ask_for_verdict, gate, judge, judged_run, measure, report
 from tests.web.world import DEVICE, HIDDEN, SECRET
 
 TASK = "rms_norm/cpp-to-cpp"
@@ -269,10 +269,7 @@ def test_waiting_run_shows_the_missing_worker_or_position(client, start):
     services.finish_build(evaluation.pk, "lease")
     assert waits(second) == ""  # the device is free
     services.claim_run(first.pk, "lease")
-    other = ask_for_verdict(first)
-    services.claim_evaluation(other.pk, "queued", "building", "lease")
-    services.finish_build(other.pk, "lease")
-    services.claim_evaluation(other.pk, "built", "measuring", "lease")
+    measure(ask_for_verdict(first))
     assert waits(second) == "Waiting for Test CPU: 1 ahead." and waits(first) == ""
     worker.delete()
     assert "no worker for Test CPU is online" in waits(second)

@@ -8,7 +8,7 @@ from asgiref.sync import sync_to_async
 from arena.catalog.models import Worker
 from arena.runs import services
 from arena.runs.live import feeds
-from tests.arena.factories import LEASE, ask_for_verdict
+from tests.arena.factories import LEASE, ask_for_verdict, measure
 from tests.arena.runs.live.test_feeds import frame_where, joined
 
 pytestmark = [
@@ -37,17 +37,14 @@ async def test_notice_of_a_paused_agent_comes_and_goes_without_an_event(start):
     await ws.disconnect()
 
 
-async def test_page_says_that_a_built_kernel_waits_for_its_device_without_an_event(start):
+async def test_notice_of_a_wait_for_the_device_comes_and_goes_without_an_event(start):
     feeds.hub().pace = feeds.Pace(tick_seconds=0.1, parts_seconds=0.1, idle_parts_seconds=900)
     run, other = await sync_to_async(start)(), await sync_to_async(start)()
     queues = ["agents", "build", run.hardware.queue]
     await Worker.objects.acreate(name="worker", queues=queues, pid=1)
     for each in (run, other):
         await sync_to_async(services.claim_run)(each.pk, LEASE)
-    measured = await sync_to_async(ask_for_verdict)(other)
-    await sync_to_async(services.claim_evaluation)(measured.pk, "queued", "building", LEASE)
-    await sync_to_async(services.finish_build)(measured.pk, LEASE)
-    await sync_to_async(services.claim_evaluation)(measured.pk, "built", "measuring", LEASE)
+    await sync_to_async(measure)(await sync_to_async(ask_for_verdict)(other))
     built = await sync_to_async(ask_for_verdict)(run)
     await sync_to_async(services.claim_evaluation)(built.pk, "queued", "building", LEASE)
     ws, first = await joined(run)
