@@ -328,7 +328,7 @@ def test_kernels_stand_right_after_their_classes_and_before_the_figures_of_model
         ),
     ],
 )
-def test_part_that_does_not_follow_a_filter_says_so(
+def test_part_that_does_not_follow_a_filter_names_it(
     client: Any, tmp_path: Path, query: str, sentences: list[str]
 ) -> None:
     load_claims(tmp_path, one_of_each_outcome())

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
 SHOWN = """(form) => [...form.elements]
     .filter((field) => field.name).map((field) => [field.name, field.value, field.disabled])"""
 RESTORED = "dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))"
-"""What a browser says of a page that it kept whole, as it does not under Playwright."""
+"""The event of a page that a browser kept whole; under Playwright it keeps none."""
 
 
 @pytest.mark.parametrize(

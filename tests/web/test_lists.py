@@ -60,7 +60,7 @@ def test_devices_are_listed_by_pages(client, db):
     assert [len(page) for page in pages] == [20, 1]
 
 
-def test_runs_are_listed_by_pages_that_say_where_they_are(client, judged):
+def test_runs_are_listed_by_pages_with_their_place(client, judged):
     for number in range(27):
         judged(f"a{number}", "relu", 2.0)
     first, last = (client.get(f"/runs/?page={n}").content.decode() for n in (1, 2))

@@ -127,7 +127,7 @@ def test_owner_of_a_kernel_submits_it_again_from_its_page(client, alice, charlie
         assert client.get(f"/submit/?from={unknown}&task={TASK}").status_code == 200
 
 
-def test_kernel_that_could_not_be_measured_says_why_once(client, alice):
+def test_kernel_that_could_not_be_measured_has_the_reason_once(client, alice):
     why = "processor busy 74 % of the time: inconclusive"
     submission = services.submit_kernel(owner=alice, task_slug=TASK, source="int relu;")
     busy = gate("performance", "inconclusive", "MACHINE_BUSY", message=why)

@@ -151,7 +151,7 @@ def difference(rounds: list[Round], task: Task) -> str:
 
 
 def _held_out_loss(final: Evaluation) -> str:
-    """Say how much slower a kernel is on held-out cases; empty where the intervals meet."""
+    """Return by how much a kernel is slower on held-out cases; empty where the intervals meet."""
     public, held_out = final.speedup, final.unseen_speedup
     if public is None or held_out is None:
         return ""

@@ -166,7 +166,7 @@ def test_blocks_in_which_a_window_stays_disturbed_are_left_out_and_measured_agai
     candidate = windows(*[100.0] * 3, *[-300.0] * MAX_TRIES)
     baseline = windows(*[150.0] * 3, *[-450.0] * MAX_TRIES)
     found = estimates.blocks(candidate, baseline, dataclasses.replace(PLAN, patience_seconds=60.0))
-    assert len(found.counted) >= PLAN.min_blocks and found.disturbed > 0
+    assert (len(found.counted), found.disturbed) == (11, 3)
     assert set(found.counted) == {Block(100.0, 150.0)}
 
 
@@ -221,8 +221,7 @@ def test_candidate_that_disturbs_its_own_slow_windows_cannot_have_them_left_out(
     candidate, baseline = windows(-200.0, 100.0), windows(100.0)
     found = estimates.blocks(candidate, baseline, PLAN)
     assert len(found.waits) == MAX_OWN_DISTURBANCES
-    left = [block.candidate for block in found.counted[MAX_OWN_DISTURBANCES:]]
-    assert left and set(left) == {200.0, 100.0}
+    assert sum(block.candidate == 200.0 for block in found.counted) >= 3
 
 
 EVEN = [500.0, 510.0, 490.0, 505.0, 495.0, 530.0, 470.0]
