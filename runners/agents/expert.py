@@ -23,7 +23,8 @@ SPECS = (
         title="Expert (open\N{NO-BREAK SPACE}book)",
         description=(
             "Submits the reference solutions kept with each task, one per round, and keeps the "
-            "best. No other agent may read them: they are shown for comparison."
+            "best. No other agent may read them: they are shown for comparison. Those in CUDA are "
+            "styles that the judge must accept, and not written for speed."
         ),
         tasks=KERNELS,
         open_book=True,
