@@ -20,14 +20,15 @@ class Timed:
     """One baseline on one hardware: the geomean of its times over the seen cases, in microseconds.
 
     `speedup` is over eager PyTorch. `beaten` marks the fastest, which candidates are measured
-    against.
+    against. A baseline that is wrong or does not run has no time, and `left_out` gives the reason.
     """
 
     hardware: Hardware
     name: str
-    us: float
-    speedup: float
-    beaten: bool
+    us: float | None = None
+    speedup: float | None = None
+    beaten: bool = False
+    left_out: str = ""
 
 
 def timed_baselines(version: TaskVersion | None) -> list[Timed]:
@@ -44,17 +45,17 @@ def timed_baselines(version: TaskVersion | None) -> list[Timed]:
     newest = gates.values("evaluation__hardware").annotate(newest=Max("pk")).order_by("-newest")
     keys = [row["newest"] for row in newest]
     found = GateResult.objects.select_related("evaluation__hardware").in_bulk(keys)
-    return [
-        Timed(
-            hardware=gate.evaluation.hardware,
-            name=name,
-            us=us,
-            speedup=_times(gate)["eager"] / us,
-            beaten=name == gate.detail.get("baseline"),
-        )
-        for gate in (found[key] for key in keys)
-        for name, us in _times(gate).items()
+    return [timed for key in keys for timed in _baselines(found[key])]
+
+
+def _baselines(gate: GateResult) -> list[Timed]:
+    hardware, times = gate.evaluation.hardware, _times(gate)
+    timed = [
+        Timed(hardware, name, us, times["eager"] / us, name == gate.detail.get("baseline"))
+        for name, us in times.items()
     ]
+    left_out = gate.detail.get("left_out") or {}
+    return timed + [Timed(hardware, name, left_out=why) for name, why in left_out.items()]
 
 
 def _times(gate: GateResult) -> dict[str, float]:

@@ -53,6 +53,7 @@ class Detail(Known):
 
     baseline: str | None = None
     baseline_us: dict[str, Number | None] | None = None
+    left_out: dict[str, str] | None = None
 
 
 class ProfileReport(Known):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
@@ -16,8 +17,16 @@ from evaluation.kinds.kernel.builds import Build
 from evaluation.tasks.spec import Task
 from evaluation.types import Split
 
-RULE = "right"
-"""Name of the rule by which baselines are chosen: those with wrong values are left out."""
+RULE = "right, or left out with a reason"
+"""The rule by which baselines are chosen; other results are not read from the cache."""
+
+
+@dataclass(frozen=True)
+class BaselineTimes:
+    """Geomean microseconds over the seen cases by baseline, and why others are left out."""
+
+    us: dict[str, float] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
 def cached_times(
@@ -25,9 +34,9 @@ def cached_times(
     task: Task,
     device: Device,
     builds: Sequence[Build],
-    measure: Callable[[], dict[str, float]],
-) -> dict[str, float]:
-    """Return the microseconds of each baseline by name, from the cache or by `measure`.
+    measure: Callable[[], BaselineTimes],
+) -> BaselineTimes:
+    """Return the times of the baselines, from the cache or by `measure`.
 
     All tasks of an operator with the same sources and seen cases share them.
     """
@@ -36,8 +45,8 @@ def cached_times(
     key = repr((JUDGE_VERSION, RULE, task.operator.arguments, *measured, torch.__version__))
     file = cache / "baselines" / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.json"
     if file.is_file():
-        return dict(json.loads(file.read_text()))
+        return BaselineTimes(**json.loads(file.read_text()))
     times = measure()
     file.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(file, json.dumps(times))
+    replace_text(file, json.dumps(asdict(times)))
     return times

@@ -7,7 +7,7 @@ import secrets
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -34,7 +34,7 @@ from evaluation.code.languages import languages
 from evaluation.device_kind import GPU, candidate_cores
 from evaluation.errors import Broken, SubmissionError, Unsupported
 from evaluation.kinds.kernel import control
-from evaluation.kinds.kernel.baselines import cached_times
+from evaluation.kinds.kernel.baselines import BaselineTimes, cached_times
 from evaluation.kinds.kernel.builds import Build
 from evaluation.kinds.kernel.case_failures import failures_named, names_case
 from evaluation.kinds.kernel.rules import kept_rules
@@ -350,7 +350,7 @@ class MeasurementSession:
     def baseline(self) -> str:
         """Return the name of the baseline to beat: the one with the least time."""
         if self._preferred is None:
-            times = self.baseline_times()
+            times = self.baseline_times().us
             self._preferred = min(times, key=lambda name: times[name])
         return self._preferred
 
@@ -365,28 +365,31 @@ class MeasurementSession:
         self._builds[copying.name] = copying
         return copying.name
 
-    def baseline_times(self) -> dict[str, float]:
-        """Return the geomean microseconds of each baseline over the seen cases; empty for one."""
+    def baseline_times(self) -> BaselineTimes:
+        """Return the times of the baselines; none where there is only one."""
         if len(self._baselines) == 1:
-            return {}
+            return BaselineTimes()
         return cached_times(
             self._cache, self.task, self.device, self._baselines, self._measured_baselines
         )
 
-    def _measured_baselines(self) -> dict[str, float]:
+    def _measured_baselines(self) -> BaselineTimes:
         """Measure `baseline_times`, and end all baselines but the fastest.
 
         One that fails, such as a reference that PyTorch cannot compile, is none to beat.
         Raises: Broken where all of them fail.
         """
-        names = self._right_baselines()
+        left_out = self._wrong_baselines()
+        names = [build.name for build in self._baselines if build.name not in left_out]
         try:
             times = self._geomean_times(names)
         except Broken as broken:
             times = {}
             for name in names:
-                with suppress(Broken):
+                try:
                     times |= self._geomean_times([name])
+                except Broken:
+                    left_out[name] = "it does not run"
             if not times:
                 raise broken
         best = min(times, key=lambda name: times[name])
@@ -394,12 +397,12 @@ class MeasurementSession:
             self._processes.pop(name).kill_and_wait()
         if "candidate" in self._processes:  # it must not have slowed a baseline
             self._processes["candidate"].check_suspended()
-        return times
+        return BaselineTimes(times, left_out)
 
-    def _right_baselines(self) -> list[str]:
-        """Return the names of the baselines but those that a compiler made wrong.
+    def _wrong_baselines(self) -> dict[str, str]:
+        """Return the baselines that a compiler made wrong by name, with the first wrong value.
 
-        These are wrong on the largest seen case, where the first one, in eager, is right.
+        They are wrong on the largest seen case, where the first one, in eager, is right.
         """
         eager, *compiled = self._baselines
         case = max(self.task.cases(Split.SEEN), key=self.operator.elements)
@@ -408,27 +411,28 @@ class MeasurementSession:
         with failures_named(case), closing(own), BufferRing(workload, 1, own) as ring:
             inputs = [workload.reference.draw()]
 
-            def is_right(baseline: Build) -> bool:
-                """Return whether its copied results are right; True where they cannot be had."""
+            def why_wrong(baseline: Build) -> str:
+                """Return how its copied results are wrong; nothing where they cannot be had."""
                 if (copying := baseline.copying) is None:
-                    return True
+                    return ""
                 self._builds[copying.name] = copying
                 try:
                     ring.bind(process := self.process(copying.name))
                     outputs = self._outputs_of(process, ring, inputs)
                 except (Broken, SubmissionError):
-                    return True
+                    return ""
                 finally:
                     self.end_process(copying.name)
-                with suppress(SubmissionError):
+                try:
                     compare_launches(workload.reference, inputs, outputs, ring.secret, [""])
-                    return True
-                return False
+                except SubmissionError as error:
+                    return f"case {case.name}: {error}"
+                return ""
 
-            wrong = [build.name for build in compiled if not is_right(build)]
-            if wrong and not is_right(eager):
-                wrong = []
-        return [build.name for build in self._baselines if build.name not in wrong]
+            wrong = {build.name: why for build in compiled if (why := why_wrong(build))}
+            if wrong and why_wrong(eager):
+                wrong = {}
+        return wrong
 
     def _geomean_times(self, names: Sequence[str]) -> dict[str, float]:
         trials = zip(*self.trial_times(names), strict=True)

@@ -115,7 +115,7 @@ def test_baseline_is_measured_once_for_all_tracks_of_a_source(
         with MeasurementSession(task, fork_server, baselines(task, cache), tmp_path) as judge:
             judge.device = detect.device_for("cpu", cache)
             assert judge.baseline() == "compile"
-            assert judge.baseline_times() == {"eager": 2.0, "compile": 1.0}
+            assert judge.baseline_times().us == {"eager": 2.0, "compile": 1.0}
     assert measured_tracks == ["torch-to-cpp", "torch-to-cpp"]  # again for other cases
 
 
@@ -138,7 +138,8 @@ def test_a_baseline_that_fails_is_none_to_beat(
     with MeasurementSession(scaled, fork_server, builds, tmp_path / "one") as judge:
         judge.device = detect.device_for("cpu", cache)
         assert judge.baseline() == "eager"
-        assert judge.baseline_times() == {"eager": 2.0}
+        assert judge.baseline_times().us == {"eager": 2.0}
+        assert judge.baseline_times().left_out == {"compile": "it does not run"}
     failing.add("eager")
     with MeasurementSession(scaled, fork_server, builds, tmp_path / "two") as judge:
         judge.device = detect.device_for("cpu", cache)
@@ -162,7 +163,10 @@ def test_a_compiled_baseline_with_wrong_values_is_none_to_beat_unless_eager_is_w
         builds[number] = dataclasses.replace(builds[number], copying=other)
     with MeasurementSession(scaled, fork_server, builds, tmp_path) as judge:
         judge.device = detect.device_for("cpu", cache)
-        assert judge.baseline_times().keys() == beaten
+        times = judge.baseline_times()
+    assert times.us.keys() == beaten
+    assert times.left_out.keys() == {"eager", "compile"} - beaten
+    assert all("is wrong: expected" in why for why in times.left_out.values())
 
 
 def test_round_report_has_no_hidden_cases(task: Task, cache: Path) -> None:

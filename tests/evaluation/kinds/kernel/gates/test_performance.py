@@ -12,6 +12,7 @@ import pytest
 from evaluation.bench.timing.disturbance import Disturbance
 from evaluation.errors import SubmissionError
 from evaluation.judge.report import is_noisy, overall
+from evaluation.kinds.kernel.baselines import BaselineTimes
 from evaluation.kinds.kernel.gates import Trial, generalization, performance
 from evaluation.tasks.spec import Task
 from evaluation.types import Case, Interval, Measurement, Reason, Split, Verdict
@@ -42,7 +43,7 @@ def trial(task: Task, shares: list[float], tmp_path: Path) -> Trial:
         call=lambda case: None,
         end_process=lambda name: None,
         baseline=lambda: "baseline",
-        baseline_times=dict,
+        baseline_times=BaselineTimes,
         disturbance=Disturbance(0.0, tolerant=False),
         measure_control=lambda measured: Interval(1.0, 0.99, 1.01),
     )
