@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import torch
 
 from evaluation.bench.memory.layout import Rows
+from evaluation.bench.memory.secret_draws import below
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -86,15 +87,10 @@ class InputPool:
         """Draw the starts of slices of values and gains for launches: int64, shape [2, count]."""
         if name in self._whole:
             return torch.arange(count, device=self._random.device).expand(2, count)
-        size, device = self._sizes[name], self._random.device
-        step = 1 if is_gathered(size, device) else START_ALIGNMENT
+        size = self._sizes[name]
+        step = 1 if is_gathered(size, self._random.device) else START_ALIGNMENT
         starts = [
-            torch.randint(
-                -(-(pool.numel() - size + 1) // step),
-                (count,),
-                generator=self._random,
-                device=device,
-            )
+            below(-(-(pool.numel() - size + 1) // step), (count,), self._random)
             for pool in (self._values[name], self._gains.get(name, self._values[name]))
         ]
         return torch.stack(starts) * step

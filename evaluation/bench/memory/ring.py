@@ -19,6 +19,7 @@ from evaluation.bench.memory.input_pool import InputPool, is_gathered
 from evaluation.bench.memory.layout import Layout, Rows, TensorSpec
 from evaluation.bench.memory.poison import BYTES, bits_of, poison, unwritten
 from evaluation.bench.memory.region import Region
+from evaluation.bench.memory.secret_draws import below
 from evaluation.bench.memory.workload import Workload, slot_bytes
 from evaluation.errors import SubmissionError
 from evaluation.types import Argument, Reason
@@ -175,7 +176,7 @@ class BufferRing:
         """
         slots, self.polled = self._slots_from(first, count), []
         if not self._on_gpu and count > MAX_POLLED:
-            chosen = torch.randint(count, (MAX_POLLED,), generator=self._random)
+            chosen = below(count, (MAX_POLLED,), self._random)
             chosen[0] = count - 1
             slots = slots[chosen]
         self._polled_launches = slots - first
@@ -183,9 +184,7 @@ class BufferRing:
         for spec in self.outputs.layout.specs:
             column = self.outputs.column(spec.name)
             if (size := column.shape[1]) and column.dtype not in BYTES:
-                chosen = torch.randint(
-                    size, rows.shape, generator=self._random, device=self._device
-                )
+                chosen = below(size, rows.shape, self._random)
                 end = (self.slots - 1) * column.stride(0) + size
                 memory = column.as_strided((end,), (1,))
                 self.polled.append((memory, rows * column.stride(0) + chosen))

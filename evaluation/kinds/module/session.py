@@ -184,7 +184,6 @@ class LiveSession:
         self.device = "cuda" if kind == GPU else "cpu"
         self.data = ModelData.of(architecture, self.size)
         # Inputs are drawn, and outputs checked, where the model is: a GPU does it in no time.
-        self.generator = torch.Generator(self.device).manual_seed(secrets.randbits(62))
         self._fork_server = fork_server
         self._seed = secrets.randbits(62)
         self._stack = ExitStack()
@@ -366,12 +365,22 @@ class LiveSession:
         names = [spec.name for spec in self.size.inputs]
         return self.new_memory(inputs, outputs, slots, {"phase": phase, "inputs": names})
 
+    @property
+    def generator(self) -> torch.Generator:
+        """A generator with a secret seed of its own.
+
+        On a CPU it has 32 bits, which some minutes find from what was drawn, and so all later
+        draws.
+        """
+        return torch.Generator(self.device).manual_seed(secrets.randbits(62))
+
     def draw(self, phase: str) -> dict[str, torch.Tensor]:
         """Return fresh secret inputs of a phase."""
-        inputs = models.draw_inputs(self.size.inputs, self.dtype, self.generator)
+        generator = self.generator
+        inputs = models.draw_inputs(self.size.inputs, self.dtype, generator)
         if phase == "decode":
             steps, vocabulary = self.size.steps, self.vocabulary
-            where: dict[str, Any] = {"generator": self.generator, "device": self.device}
+            where: dict[str, Any] = {"generator": generator, "device": self.device}
             inputs["first_token"] = torch.randint(vocabulary, (1,), **where)
             uniform = torch.rand(steps, vocabulary, **where)
             # Gumbel noise: the largest of logits + noise is a sample of their softmax.

@@ -13,6 +13,7 @@ import torch
 
 from evaluation.bench.memory.input_pool import InputPool
 from evaluation.bench.memory.ring import MAX_POLLED, MAX_SLOTS, BufferRing, ring_slots
+from evaluation.bench.memory.secret_draws import below
 from evaluation.bench.memory.workload import slot_bytes
 from evaluation.errors import SubmissionError
 from evaluation.kinds.kernel.load import load_operator
@@ -41,8 +42,8 @@ def compute(ring: BufferRing, slots: range) -> None:
 def test_refill_repeats_no_slice_of_inputs(
     task: Task, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # By chance two repeat about once in a thousand times, so the seed is fixed.
-    monkeypatch.setattr("secrets.randbits", random.Random(1).getrandbits)
+    # By chance two repeat about once in a thousand times, so the draws are fixed.
+    monkeypatch.setattr("secrets.token_bytes", random.Random(1).randbytes)
     with BufferRing(OperatorWorkload(task.operator, case_of(task, *size)), slots=4) as ring:
         seen: list[set[tuple[float, float]]] = []
         for _ in range(2):
@@ -51,6 +52,16 @@ def test_refill_repeats_no_slice_of_inputs(
             seen += [set(zip(values[::2], values[1::2], strict=True)) for values in flat]
             seen += [set(zip(values[1::2], values[2::2], strict=False)) for values in flat]
         assert sum(map(len, seen)) == len(set().union(*seen))
+
+
+def test_slices_and_polled_elements_do_not_follow_from_a_seed_of_32_bits(task: Task) -> None:
+    workload = OperatorWorkload(task.operator, case_of(task, 8, 32))
+    pools = [workload.pool(torch.Generator().manual_seed(5)) for _ in range(2)]
+    starts = [pool.draw("x", 64) for pool in pools]
+    assert not torch.equal(*starts)
+    polled = [below(32, (64,), torch.Generator().manual_seed(5)) for _ in range(2)]
+    assert not torch.equal(*polled)
+    assert set(below(3, (9, 11), torch.Generator()).flatten().tolist()) == {0, 1, 2}
 
 
 @pytest.mark.parametrize("size", [(1, 1), (8, 32), (128, 1024)], ids=["one", "small", "large"])

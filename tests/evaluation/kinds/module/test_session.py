@@ -87,6 +87,11 @@ def test_integer_is_drawn_below_the_bound_that_a_module_has_without_an_error(
     assert int(drawn.min()) >= 0 and most // 4 <= int(drawn.max()) < most
 
 
+def test_draw_of_a_session_reveals_no_later_draw(cache: Path) -> None:
+    with session_of("gemma3_rms_norm", cache, Recorder()) as session:
+        assert session.generator.initial_seed() != session.generator.initial_seed()
+
+
 def test_models_are_freed_with_the_session(cache: Path) -> None:
     with session_of("gemma3_rms_norm", cache, Recorder()) as session:
         assert session.model and session.reference
