@@ -69,7 +69,7 @@ class PhaseMemory:
         self.outputs = memory.region(f"{phase} outputs", Layout.of(outputs, slots).shuffled())
         self.slots = slots
         self.values = dict(values)
-        self.secret = secrets.randbits(16) | 1
+        self.secret = secrets.randbits(63)
         self._written: dict[int, dict[str, torch.Tensor]] = {}
         self.memory = memory
 
