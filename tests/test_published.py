@@ -72,6 +72,16 @@ def test_published_plans_name_existing_agents_and_tasks(path: Path) -> None:
         assert Task.objects.by_slug(task).exists()
 
 
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.name)
+def test_published_runs_are_of_their_plan(path: Path) -> None:
+    lines = [json.loads(line) for line in results.lines_of(path)]
+    plan = experiments.Plan(**lines[0]["experiment"]["plan"])
+    for line in lines:
+        run, device = line["run"], line["hardware"]["slug"]
+        assert line["experiment"]["plan"] == lines[0]["experiment"]["plan"]
+        assert plan.place(line["task"]["slug"], line["agent"]["slug"], device, run["repeat"])
+
+
 @pytest.mark.usefixtures("catalogue")
 def test_published_results_match_the_current_tasks() -> None:
     refused = [
