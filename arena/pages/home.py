@@ -34,6 +34,7 @@ from arena.published.kernels import kernels
 from arena.published.models import PublishedKernel
 from arena.published.outcomes import OUTCOMES
 from arena.runs.display.rounds import RoundCount
+from arena.runs.display.waiting import waiting_of
 from arena.runs.models import Evaluation, Run
 from arena.runs.querysets import RunQuerySet
 from arena.runs.scoring.best import best_first
@@ -172,6 +173,12 @@ def _counts(now: Snapshot) -> dict[str, int]:
     }
 
 
+def _stalled(waiting: Sequence[Run]) -> str:
+    """Return why the first run of the queue cannot begin; empty where workers serve it."""
+    found = waiting_of(waiting[0]) if waiting else None
+    return found.reason if found and not found.served else ""
+
+
 def _active(active: RunQuerySet) -> dict[str, Any]:
     """Return the first runs at work, then of the queue in its order, and counts of the others."""
     at_work = active.exclude(status=RunStatus.QUEUED).order_by("created_at")
@@ -180,6 +187,7 @@ def _active(active: RunQuerySet) -> dict[str, Any]:
     queued = active.filter(status=RunStatus.QUEUED)
     return {
         "active": _with_rounds([*runs, *waiting]),
+        "stalled": _stalled(waiting),
         "more_running": at_work.count() - len(runs),
         "more_waiting": queued.count() - len(waiting),
     }

@@ -43,6 +43,12 @@ def test_home_with_a_long_queue_shows_three_runs_and_counts_the_others(client, s
 
 
 @pytest.mark.django_db
+def test_home_names_the_worker_that_a_queued_run_lacks(client, start):
+    start()
+    assert "Waiting: no" in text_of(client)
+
+
+@pytest.mark.django_db
 def test_home_counts_the_tasks_that_its_link_lists(client, task):
     task.in_tree = False
     task.save()
