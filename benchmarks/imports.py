@@ -6,9 +6,10 @@
 
 Writes what each problem came to, then checks the track torch-to-torch of each imported task, in the
 order of the PATTERNs. Tasks whose current version is in FILE are skipped, so that a run can be
-continued. `--only` imports a part, and keeps what FILE has of the same commit. No task is started
-later than SECONDS after the start; with 0 only the import runs. Without `--checkout`, nothing is
-imported, and the tasks of every `--suite` that are in the folder are checked.
+continued. `--only`, which may be repeated, imports a part, and keeps what FILE has of the same
+commit. No task is started later than SECONDS after the start; with 0 only the import runs. Without
+`--checkout`, nothing is imported, and the tasks of every `--suite` that are in the folder are
+checked.
 
 `--jobs` tasks are checked at a time, each on two cores of its own, and `--singles` more on one core
 each, where no times are repeated. A task whose only problem is that times did not repeat is checked
@@ -72,7 +73,9 @@ def main(
     parser.add_argument("--suite", required=True, choices=suites(), action="append")
     parser.add_argument("--checkout", type=Path)
     parser.add_argument("--into", required=True, type=Path)
-    parser.add_argument("--only", default="", help="a glob of names of tasks or paths")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="GLOB", help="names of tasks or paths"
+    )
     parser.add_argument("--jobs", type=int, default=1, metavar="N")
     parser.add_argument("--singles", type=int, default=0, metavar="N")
     options = parser.parse_args(arguments)

@@ -24,7 +24,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--into", type=Path, required=True, help="folder of imported tasks: ARENA_HOME/imported"
     )
-    parser.add_argument("--only", default="", help="a glob of names of tasks or paths")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="problems whose name or path matches; may be repeated, for those of any glob",
+    )
     parser.add_argument("--table", type=Path, help="write what each problem came to as JSON")
 
 

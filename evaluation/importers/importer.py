@@ -42,12 +42,12 @@ def import_suite(
     suite: Suite,
     checkout: Checkout,
     folder: Path,
-    only: str = "",
+    only: Sequence[str] = (),
     report: Report = lambda outcome: None,
 ) -> Import:
     """Import the problems of a checkout into `folder/<suite>`, and return what each came to.
 
-    `only` is a glob of names of tasks or of paths.
+    `only` has globs of names of tasks or of paths; one of them must match.
 
     Raises: RequestError where there are no problems, or nothing can be written.
     """
@@ -82,20 +82,23 @@ def import_suite(
     )
 
 
-def chosen_problems(suite: Suite, checkout: Checkout, only: str) -> list[Problem]:
-    """Return the problems of a checkout that `only` matches, each with a name of its own.
+def chosen_problems(suite: Suite, checkout: Checkout, only: Sequence[str]) -> list[Problem]:
+    """Return the problems that any glob of `only` matches, each with a name of its own.
 
-    Raises: RequestError where there are none.
+    Raises: RequestError where there are none, or none for one of the globs.
     """
-    problems = [p for p in distinct(suite.problems(checkout)) if _chosen(p, only)]
+    problems = distinct(suite.problems(checkout))
+    none = f"{checkout.root}: no problems of {suite.title}"
+    for glob in only:
+        if not any(_matches(each, glob) for each in problems):
+            raise RequestError(f"{none} match {glob!r}")
     if not problems:
-        what = f"match {only!r}" if only else f"are there; is it a checkout of {suite.repository}?"
-        raise RequestError(f"{checkout.root}: no problems of {suite.title} {what}")
-    return problems
+        raise RequestError(f"{none} are there; is it a checkout of {suite.repository}?")
+    return [each for each in problems if not only or any(_matches(each, glob) for glob in only)]
 
 
-def _chosen(problem: Problem, only: str) -> bool:
-    return not only or fnmatchcase(problem.name, only) or fnmatchcase(problem.path, only)
+def _matches(problem: Problem, glob: str) -> bool:
+    return fnmatchcase(problem.name, glob) or fnmatchcase(problem.path, glob)
 
 
 def _imported(

@@ -139,7 +139,7 @@ def found(folder: Path) -> Import:
     return imported(folder)
 
 
-def imported(folder: Path, only: str = "") -> Import:
+def imported(folder: Path, *only: str) -> Import:
     checkout = Checkout.open(folder / "suite", SUITE.repository)
     return import_suite(SUITE, checkout, folder / "into", only)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.__main__ import main
 from evaluation.errors import RequestError
 from evaluation.importers import command
 from evaluation.importers.checkout import Checkout
@@ -225,7 +226,7 @@ def test_newer_commit_makes_new_versions_of_changed_problems(first, checkout, ta
     before = version()
     commit(checkout, {path_of(9, "Again"): SCALED.replace("* self.factor", "* self.factor + x")})
     newer = import_suite(
-        SUITE, Checkout.open(checkout, SUITE.repository), target, only="kb1_[19]_*"
+        SUITE, Checkout.open(checkout, SUITE.repository), target, only=["kb1_[19]_*"]
     )
     assert [each.written for each in newer.outcomes] == ["unchanged", "changed"]
     assert version() != before and newer.commit != first.commit
@@ -247,7 +248,7 @@ def test_command_that_cannot_write_is_refused_before_it_imports(option, tmp_path
     commit(checkout, {"LICENSE": LICENCE, path_of(5, "Scaled"): SCALED})
     (tmp_path / "file").touch()
     places = {"into": tmp_path / "imported", "table": None, option: tmp_path / "file" / "x"}
-    options = command.argparse.Namespace(suite="kernelbench", checkout=checkout, only="", **places)
+    options = command.argparse.Namespace(suite="kernelbench", checkout=checkout, only=[], **places)
     with pytest.raises(RequestError, match=r"file/x.*; name another"):
         command.import_tasks(options)
     assert "first-class" not in capsys.readouterr().out
@@ -257,7 +258,7 @@ def test_command_that_finds_no_problem_shows_no_licence(tmp_path, capsys):
     checkout = tmp_path / "suite"
     commit(checkout, {"LICENSE": LICENCE})
     options = command.argparse.Namespace(
-        suite="kernelbench", checkout=checkout, into=tmp_path / "imported", only="", table=None
+        suite="kernelbench", checkout=checkout, into=tmp_path / "imported", only=[], table=None
     )
     with pytest.raises(RequestError, match="no problems"):
         command.import_tasks(options)
@@ -270,7 +271,7 @@ def test_command_shows_the_licence_once(tmp_path, capsys):
         checkout, {"LICENSE": LICENCE, path_of(5, "Imports"): "import socket\nsocket.socket()\n"}
     )
     options = command.argparse.Namespace(
-        suite="kernelbench", checkout=checkout, into=into, only="", table=tmp_path / "table.json"
+        suite="kernelbench", checkout=checkout, into=into, only=[], table=tmp_path / "table.json"
     )
     assert command.import_tasks(options) == 1
     assert "Permission is hereby granted" in capsys.readouterr().out
@@ -278,3 +279,19 @@ def test_command_shows_the_licence_once(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "Permission" not in shown and "`socket` may not be imported" in shown
     assert '"refused": 1' in (tmp_path / "table.json").read_text()
+
+
+def test_command_imports_the_problems_that_any_glob_matches(tmp_path, capsys):
+    checkout, into = tmp_path / "suite", tmp_path / "imported"
+    refused = "import socket\nsocket.socket()\n"
+    names = {5: "Sum", 6: "Mean", 7: "Norm"}
+    commit(
+        checkout, {"LICENSE": LICENCE, **{path_of(n, name): refused for n, name in names.items()}}
+    )
+    words = ["import", "kernelbench", str(checkout), "--into", str(into)]
+
+    assert main([*words, "--only", "kb1_5_*", "--only", "*Norm*"]) == 1
+    shown = capsys.readouterr().out
+    assert "kb1_5_sum" in shown and "kb1_7_norm" in shown and "kb1_6_mean" not in shown
+    assert main([*words, "--only", "kb1_5_*", "--only", "*softmax*"]) == 2
+    assert "no problems of KernelBench match '*softmax*'" in capsys.readouterr().err
