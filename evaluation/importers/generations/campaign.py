@@ -141,7 +141,7 @@ class Campaign:
             encode=lambda each: each.job.to_json(),
             build=_build,
             record=record,
-            lost=_lost,
+            lost=lost,
             limit_seconds=self.limit_seconds,
             compiles=_compiles,
             subject=lambda each: (each.generations[0].suite, each.task),
@@ -161,7 +161,10 @@ def _compiles(work: Work) -> bool:
     return work.generations[0].language == "cuda" and binding.is_python(work.job.text)
 
 
-def _lost(message: str, late: bool) -> dict[str, Any]:
+def lost(message: str, late: bool) -> dict[str, Any]:
+    """Return the result of a source without a verdict; `late` if it took too long."""
+    if late:
+        message = f"{message}; --again judges it again, with a larger --limit"
     reason = verdicts.TIMEOUT if late else Reason.JUDGE_ERROR
     return {"judged": verdicts.unjudged(reason, message)}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,8 @@ from evaluation.importers.generations.part import Part
 from evaluation.importers.generations.tree import FolderTree, GitTree, Tree, has_commit
 
 DESCRIPTIONS = Path(__file__).with_name("collections")
+FACTS = ("title", "address", "commit", "licence")
+"""Fields of every description."""
 NO_DESCRIPTION = {"layout": "runs", "paths": ["*level_*_problem_*_kernel.py"]}
 """The part of a folder that no description knows."""
 
@@ -39,23 +41,19 @@ class Collection:
 
     def facts(self) -> dict[str, str]:
         """Return the facts of the collection for the head of a file of records."""
-        return {
-            "title": self.title,
-            "address": self.address,
-            "commit": self.commit,
-            "licence": self.licence,
-        }
+        return {name: getattr(self, name) for name in FACTS}
 
     def generations(self, tree: Tree) -> Iterator[Generation]:
         """Yield the generations in these files, in the order of the parts. Raises RequestError."""
         for part in self.parts:
-            if part.layout not in known_layouts():
-                raise RequestError(f"{self.slug}: there is no layout {part.layout!r}")
-            yield from known_layouts()[part.layout].generations(self.slug, part, tree)
+            yield from _layout(self.slug, part.layout).generations(self.slug, part, tree)
 
 
 class Layout(Protocol):
     """A module of `layouts/`: one form in which generations are published."""
+
+    REQUIRED: tuple[str, ...]
+    """Options that a part must have."""
 
     def generations(self, collection: str, part: Part, tree: Tree) -> Iterator[Generation]:
         """Yield the generations of a part, always in the same order."""
@@ -69,17 +67,37 @@ def known_layouts() -> Mapping[str, Layout]:
     return {name: cast(Layout, importlib.import_module(f"{prefix}.{name}")) for name in names}
 
 
+def _layout(place: str, name: str) -> Layout:
+    """Return the layout of a name. Raises RequestError, which opens with the place."""
+    if layout := known_layouts().get(name):
+        return layout
+    known = ", ".join(sorted(known_layouts()))
+    raise RequestError(f"{place}: there is no layout {name!r}; there are {known}")
+
+
 def read_description(path: Path) -> Collection:
     """Return the collection of a TOML file. Raises RequestError naming the file."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-        parts = tuple(_part(each, data.get("suite", "")) for each in data.pop("part"))
-        title, address, commit, licence = (
-            str(data[name]) for name in ("title", "address", "commit", "licence")
-        )
-        return Collection(path.stem, title, address, commit, licence, parts)
-    except (KeyError, ValueError, TypeError) as error:
-        raise RequestError(f"{path}: {type(error).__name__}: {error}") from error
+    except ValueError as error:
+        raise RequestError(f"{path}: {error}; write it as TOML") from error
+    _require(str(path), data, (*FACTS, "part"))
+    given = data["part"]
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        raise RequestError(f"{path}: `part` is no list of tables; begin each by [[part]]")
+    for number, each in enumerate(given, 1):
+        place = f"{path}: part {number}"
+        _require(place, {**data, **each}, ("layout", "suite"))
+        _require(place, each, _layout(place, str(each["layout"])).REQUIRED)
+    parts = tuple(_part(each, data.get("suite", "")) for each in given)
+    facts = {name: str(data[name]) for name in FACTS}
+    return Collection(path.stem, **facts, parts=parts)
+
+
+def _require(place: str, data: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Raise RequestError for the first of these fields that is missing."""
+    if missing := next((name for name in names if name not in data), None):
+        raise RequestError(f"{place}: the field `{missing}` is missing; add it")
 
 
 def _part(data: Mapping[str, Any], suite: str) -> Part:

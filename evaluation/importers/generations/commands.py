@@ -76,13 +76,23 @@ def _add_judging(parser: argparse.ArgumentParser, cache: Callable[[str], Path]) 
     parser.add_argument("--kind", choices=(GPU, CPU), default=default_kind(), help="device kind")
     parser.add_argument("--scope", choices=SCOPES, default="final")
     parser.add_argument(
-        "--limit", type=time_limit, default=60.0, metavar="SECONDS", help="time of one verdict"
+        "--limit",
+        type=time_limit,
+        default=60.0,
+        metavar="SECONDS",
+        help="time of one verdict; default: %(default)g",
     )
     parser.add_argument(
         "--within", type=time_limit, default=float("inf"), metavar="SECONDS", help="time of all"
     )
     parser.add_argument("--cache", type=cache, default="", help="folder of artefacts")
-    parser.add_argument("--export", type=Path, default=Path("generations.jsonl"), metavar="FILE")
+    parser.add_argument(
+        "--export",
+        type=Path,
+        default=Path("generations.jsonl"),
+        metavar="FILE",
+        help="file of records, which is continued; default: %(default)s in the current folder",
+    )
     parser.add_argument(
         "--earlier",
         type=Path,

@@ -14,6 +14,7 @@ from evaluation.importers.generations.generation import Claim, Generation
 from evaluation.importers.generations.part import Part
 from evaluation.importers.generations.tree import Tree
 
+REQUIRED = ("path", "solutions")
 _TITLE = re.compile(r"Level (\d): (\d+)_")
 
 

@@ -13,6 +13,8 @@ from evaluation.importers.generations.generation import Claim, Generation
 from evaluation.importers.generations.part import Part
 from evaluation.importers.generations.tree import Tree
 
+REQUIRED = ("path", "source", "speedup")
+
 
 def generations(collection: str, part: Part, tree: Tree) -> Iterator[Generation]:
     """Yield the rows that have a source, in the order of the file."""

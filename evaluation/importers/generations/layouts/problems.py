@@ -13,6 +13,7 @@ from evaluation.importers.generations.generation import Claim, Generation
 from evaluation.importers.generations.part import Part
 from evaluation.importers.generations.tree import Tree
 
+REQUIRED = ("paths",)
 _NAME = re.compile(r".*level_(\d)/task_(\d+)\.py")
 _FIRST = re.compile(r"#\s*level \d+ index \d+ agent name:\s*(.+?)\s+speedup:\s*([\d.]+)x")
 

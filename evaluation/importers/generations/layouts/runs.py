@@ -3,12 +3,14 @@
 Names with `_epoch_E_` and `_solution_S_`, and `problem_P_kernel.py` of one level, are read too.
 
 Options: `paths`, globs of the sources; `level`, where names have none; `log` or `record`, a file
-with reference times or speedups.
+with reference times or speedups. Without a record, the claim of a right source is its reference
+time, `ref_runtime` of its own result or else that of the log, divided by its `runtime`.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -24,6 +26,7 @@ _NAME = re.compile(
     r"(?:level_(?P<level>\d+)_)?problem_(?P<problem>\d+)"
     r"(?:_epoch_(?P<epoch>\d+))?(?:_(?:sample|solution)_(?P<sample>\d+))?_kernel\.py"
 )
+REQUIRED = ("paths",)
 RESULTS = ("eval_results.json", "detailed_results.json")
 _OF_LEVEL = re.compile(r"'level': (\d)")
 _OF_PROBLEM = re.compile(r"\[Eval Result\] Problem ID: (\d+), Sample ID: \d+")
@@ -66,11 +69,18 @@ def _claim(
 ) -> Claim:
     metadata = result.get("metadata") or {}
     right = result.get("correctness")
-    runtime = result.get("runtime") or 0
-    if speedup is None and right and reference and runtime > 0:
+    runtime, own_reference = _time(result, "runtime"), _time(result, "ref_runtime")
+    reference = own_reference or reference
+    if speedup is None and right and reference and runtime:
         speedup = reference / runtime
     hardware = str(metadata.get("hardware") or part.hardware)
     return Claim(None if right is None else bool(right), speedup, hardware, part.baseline)
+
+
+def _time(result: Mapping[str, Any], name: str) -> float | None:
+    """Return a time of a result, in the unit of its others; None for -1, which stands for none."""
+    time = float(result.get(name) or 0)
+    return time if 0 < time < math.inf else None
 
 
 def _results(collection: str, tree: Tree, runs: set[str]) -> dict[str, Results]:
@@ -99,7 +109,8 @@ def _checked(result: Any) -> Mapping[str, Any]:
     for each in (result, result.get("metadata") or {}):
         if not isinstance(each, dict):
             raise TypeError(f"{each!r:.40} is no object")
-    float(result.get("runtime") or 0)
+    _time(result, "runtime")
+    _time(result, "ref_runtime")
     return cast(Mapping[str, Any], result)
 
 

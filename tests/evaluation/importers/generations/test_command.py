@@ -114,6 +114,30 @@ def test_nothing_chosen_and_no_suites_are_refused(
     assert f"import kernelbench CHECKOUT --into {other}" in capsys.readouterr().err
 
 
+def test_claims_choose_by_both_times_of_the_results(
+    imported: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = [
+        {"sample_id": number, "correctness": True, "runtime": 2.0, "ref_runtime": reference}
+        for number, reference in enumerate((4.0, 3.0, -1.0))
+    ]
+    (folder / "run" / "eval_results.json").write_text(json.dumps({"1": samples}))
+    words = ("--claims", "--dry-run", "--json")
+
+    assert main(arguments(folder, imported, tmp_path / "none", *words)) == 0
+    assert json.loads(capsys.readouterr().out)["generations"] == 2
+
+
+def test_help_has_the_defaults_of_the_file_and_of_the_limit(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["generations", "-h"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "default: generations.jsonl in the current folder" in shown
+    assert "time of one verdict; default: 60" in shown
+
+
 @pytest.mark.slow
 def test_campaign_that_was_killed_continues_with_its_records(
     imported: Path, folder: Path, tmp_path: Path

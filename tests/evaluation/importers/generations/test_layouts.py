@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from evaluation.importers.generations.collection import (
     Collection,
     descriptions,
     open_folder,
+    read_description,
 )
 from evaluation.importers.generations.generation import Claim, Generation
 from evaluation.importers.generations.part import Part
@@ -69,7 +72,17 @@ def test_runs_have_the_results_beside_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "results",
-    ['{"1": [', "", "7", "[1]", '{"one": [{}]}', '{"1": [3]}', '{"1": [{"metadata": "A"}]}', "\0"],
+    [
+        '{"1": [',
+        "",
+        "7",
+        "[1]",
+        '{"one": [{}]}',
+        '{"1": [3]}',
+        '{"1": [{"metadata": "A"}]}',
+        "\0",
+        '{"1": [{"ref_runtime": "fast"}]}',
+    ],
 )
 def test_results_that_cannot_be_read_are_named_with_a_remedy(results: str, tmp_path: Path) -> None:
     name = "a/level_1_problem_1_sample_0_kernel.py"
@@ -113,6 +126,44 @@ def test_runs_of_epochs_and_of_one_level_are_read(tmp_path: Path) -> None:
 
     assert (epoch.level, epoch.problem, epoch.sample, epoch.claim.right) == (2, 3, 5, True)
     assert (single.level, single.problem, single.claim.right) == (3, 7, False)
+
+
+@pytest.mark.parametrize(
+    ("result", "speedup"),
+    [
+        ({"correctness": True, "runtime": 2.0, "ref_runtime": 6.0}, 3.0),
+        ({"correctness": True, "runtime": 2.0, "ref_runtime": -1.0}, None),
+        ({"correctness": True, "runtime": -1.0, "ref_runtime": 6.0}, None),
+        ({"correctness": True, "runtime": 2.0, "ref_runtime": math.inf}, None),
+        ({"correctness": True, "runtime": 2.0, "ref_runtime": math.nan}, None),
+        ({"correctness": True, "runtime": 2.0, "ref_runtime": None}, None),
+        ({"correctness": True, "runtime": 2.0}, None),
+        ({"correctness": False, "runtime": 2.0, "ref_runtime": 6.0}, None),
+        ({"runtime": 2.0, "ref_runtime": 6.0}, None),
+    ],
+)
+def test_result_with_both_times_of_a_right_kernel_claims_their_ratio(
+    result: dict[str, Any], speedup: float | None, tmp_path: Path
+) -> None:
+    results = json.dumps({"1": [{"sample_id": 0, **result}]})
+    name = "a/level_1_problem_1_sample_0_kernel.py"
+    write(tmp_path, {name: SOURCE, "a/eval_results.json": results})
+    (found,) = read(tmp_path, **NO_DESCRIPTION)
+    assert found.claim.speedup == speedup
+
+
+def test_reference_time_of_a_result_comes_before_that_of_the_log(tmp_path: Path) -> None:
+    times = {"correctness": True, "runtime": 2.0}
+    samples = [{"sample_id": 0, "ref_runtime": 6.0, **times}, {"sample_id": 1, **times}]
+    log = (
+        "Starting Batch Eval with config: EvalConfig({'level': 1})\n"
+        "[Eval Result] Problem ID: 1, Sample ID: 0\nruntime=2.0 ref_runtime=5.0\n"
+    )
+    names = [f"a/level_1_problem_1_sample_{number}_kernel.py" for number in (0, 1)]
+    results = {"a/eval_results.json": json.dumps({"1": samples}), "a.log": log}
+    write(tmp_path, {**dict.fromkeys(names, SOURCE), **results})
+    claims = [each.claim for each in read(tmp_path, "runs", paths=["a/*_kernel.py"], log="a.log")]
+    assert [claim.speedup for claim in claims] == [3.0, 2.5]
 
 
 def test_rows_without_a_source_are_left_out(tmp_path: Path) -> None:
@@ -251,3 +302,51 @@ def test_descriptions_are_complete() -> None:
         assert each.title and each.address.startswith("https://") and len(each.commit) == 40
         assert each.licence and all(part.suite.startswith("kernelbench") for part in each.parts)
         assert all(part.layout in collection.known_layouts() for part in each.parts)
+
+
+DESCRIPTION = """title = "C"
+address = "https://example.org/c"
+commit = "0123"
+licence = "MIT"
+suite = "kernelbench"
+
+[[part]]
+layout = "runs"
+paths = ["*_kernel.py"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "mended", "message"),
+    [
+        ('commit = "0123"', "", "the field `commit` is missing; add it"),
+        ('title = "C"', "", "the field `title` is missing; add it"),
+        ("[[part]]", "[other]", "the field `part` is missing; add it"),
+        ("[[part]]", "[part]", "`part` is no list of tables; begin each by [[part]]"),
+        ('layout = "runs"', "", "part 1: the field `layout` is missing; add it"),
+        ('suite = "kernelbench"', "", "part 1: the field `suite` is missing; add it"),
+        ('paths = ["*_kernel.py"]', "", "part 1: the field `paths` is missing; add it"),
+        (
+            'layout = "runs"',
+            'layout = "rows"',
+            "part 1: there is no layout 'rows'; there are leaderboard, lines, problems, runs",
+        ),
+    ],
+)
+def test_description_with_a_fault_is_refused_with_its_file_and_the_field(
+    line: str, mended: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(DESCRIPTION)
+    assert read_description(path).commit == "0123"
+    path.write_text(DESCRIPTION.replace(line, mended))
+    with pytest.raises(RequestError) as refused:
+        read_description(path)
+    assert str(refused.value) == f"{path}: {message}"
+
+
+def test_description_that_is_no_toml_is_refused_with_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text("title =")
+    with pytest.raises(RequestError, match=r"c\.toml: .*; write it as TOML$"):
+        read_description(path)

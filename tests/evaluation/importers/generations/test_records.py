@@ -10,7 +10,7 @@ import pytest
 from evaluation import JUDGE_VERSION
 from evaluation.errors import RequestError
 from evaluation.importers.generations import records
-from evaluation.importers.generations.campaign import OTHER_ARGUMENTS, is_final
+from evaluation.importers.generations.campaign import OTHER_ARGUMENTS, is_final, lost
 from evaluation.importers.generations.generation import Claim, Generation
 from evaluation.importers.generations.verdicts import TIMEOUT, clean, unjudged
 
@@ -102,6 +102,17 @@ def test_message_is_one_line_without_folders_and_short() -> None:
     hints = "\nCUDA errors may be reported late.\n\nCompile with `TORCH_USE_CUDA_DSA`."
     assert clean(f"{trace}{hints}") == "ValueError: no z"
     assert len(clean("a" * 1000)) == records.MAX_MESSAGE
+
+
+def test_reason_of_a_late_verdict_names_the_options_for_another() -> None:
+    late, ended = (lost(text, text == "over the time limit of 60 s")["judged"] for text in (
+        "over the time limit of 60 s", "the process that judges ended with code 1",
+    ))  # fmt: skip
+    assert late["reason"] == TIMEOUT
+    assert late["message"] == (
+        "over the time limit of 60 s; --again judges it again, with a larger --limit"
+    )
+    assert ended["message"] == "the process that judges ended with code 1"
 
 
 def test_only_what_has_no_verdict_is_judged_once_more() -> None:
