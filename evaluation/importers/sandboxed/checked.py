@@ -25,6 +25,7 @@ from evaluation.kinds.kernel.admission.fit import (
     small_cases,
     write,
 )
+from evaluation.kinds.kernel.admission.reference_check import changed, same_bits
 from evaluation.shapes import FAMILIES, dtype_of, shape_of
 from evaluation.tasks.input_families import torch_dtype
 from evaluation.tasks.operation_count import counted_cost
@@ -78,12 +79,11 @@ class Checker:
             reference.operator.module().reference(**given, **scalars)
         except Exception:  # a problem's code raises anything; `_families` finds out why
             return
-        changed = [n for n, x in inputs.items() if not _equal((x,), (given[n],))]
-        if changed:
-            copies = "".join(f"    {name} = {name}.clone()\n" for name in changed)
+        if written_to := changed(inputs, given):
+            copies = "".join(f"    {name} = {name}.clone()\n" for name in written_to)
             written = self.written
             written.reference = _REFERENCE.sub(rf"\g<0>{copies}", written.reference, count=1)
-            self.flags.append(f"changes to {', '.join(changed)} are not compared")
+            self.flags.append(f"changes to {', '.join(written_to)} are not compared")
             self._write()
 
     def _note_state(self) -> None:
@@ -241,7 +241,7 @@ class Checker:
         for reference in (small[0], small[-1]):
             inputs = self._nominal(reference, 1)
             one, other = (self._outputs(reference, inputs) for _ in range(2))
-            if not _equal(one, other):
+            if not all(map(same_bits, one, other)):
                 raise Random("random: two calls with the same inputs differ")
 
     def _degenerate(self) -> None:

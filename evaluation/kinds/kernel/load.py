@@ -29,6 +29,9 @@ def load_tasks(path: Path) -> list[Task]:
     return spec.load_tasks(path, languages())
 
 
-def load_operator(path: Path, kind: str = CPU) -> Operator:
-    """Return the operator of one folder. Raises TaskError naming the file and the key."""
-    return spec.load_operator(path, languages(), kind)
+def load_operator(path: Path, kind: str = CPU, has_tolerance: bool = True) -> Operator:
+    """Return the operator of one folder, also before its tolerance is fitted.
+
+    Raises: TaskError naming the file and the key.
+    """
+    return spec.load_operator(path, languages(), kind, has_tolerance)

@@ -29,7 +29,7 @@ def tasks(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("in_a_hurry", "shared_fork_server")
 def test_readme_operator_is_judged(tasks: Path, cache: Path) -> None:
     task = load_task(tasks, "scaled_add", "cpp-to-cpp")
-    check_reference(task)
+    check_reference(task.operator)
     right = judged(task, task.operator.baseline("cpp"), cache)
     assert right.verdict is Verdict.PASSED, right.message
     (mutant,) = task.operator.mutants()

@@ -58,7 +58,7 @@ def check_mutants(fork_server: ForkServer, operator: Operator, kind: str) -> Tas
 
 
 def fit(fork_server: ForkServer, folder: Path) -> Fit:
-    """Fit the tolerance of an operator. Raises TaskError as `fit.fit`."""
+    """Check the reference, then fit the tolerance. Raises TaskError as both of them do."""
     found = _called(fork_server, folder, fit_there, {})
     try:
         tolerance = {d: Tolerance(**each) for d, each in found["tolerance"].items()}
@@ -142,7 +142,7 @@ def _called(
 def numbers_there(folder: str, track: str, kind: str) -> object:
     def checks() -> object:
         task = load_task_of(Path(folder), track, languages(), kind)
-        check_reference(task)
+        check_reference(task.operator)
         return [dataclasses.asdict(check) for check in task_checks.check_numbers(task)]
 
     return _answered(folder, checks)
@@ -154,7 +154,11 @@ def mutants_there(folder: str, kind: str) -> object:
 
 
 def fit_there(folder: str) -> object:
-    return _answered(folder, lambda: dataclasses.asdict(fitting.fit(Path(folder))))
+    def fitted() -> object:
+        check_reference(load_operator(Path(folder), has_tolerance=False))
+        return dataclasses.asdict(fitting.fit(Path(folder)))
+
+    return _answered(folder, fitted)
 
 
 def _answered(folder: str, report: Callable[[], object]) -> object:
