@@ -26,7 +26,7 @@ RESERVED_NAMES = (
     "owner", "admin", "administrator", "root", "staff", "arena", "kernel-arena", "kernelarena",
     "official", "judge",
 )  # fmt: skip
-"""Names that visitors would take for those of the operators."""
+"""Names that visitors would take for those of the arena's admins."""
 CLOSED = "closed"
 """Beginning of the names of closed accounts, which a hyphen and a number follow."""
 CLOSE = "account.close"

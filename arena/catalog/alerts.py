@@ -34,7 +34,7 @@ def post(url: str, body: Mapping[str, Any]) -> bool:
     headers = {"Content-Type": "application/json"}
     data = json.dumps(body).encode()
     try:
-        # The operator chose the address.
+        # The arena's admins chose the address.
         request = urllib.request.Request(url, data, headers)  # noqa: S310
         urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS).close()  # noqa: S310
     except (OSError, ValueError) as error:

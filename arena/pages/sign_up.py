@@ -17,7 +17,7 @@ from arena.accounts.forms import SignUpForm
 @sensitive_post_parameters("password1", "password2")
 @require_http_methods(["GET", "HEAD", "POST"])
 def sign_up(request: HttpRequest) -> HttpResponse:
-    """Create an account and sign its user in, unless the operator closed sign-up."""
+    """Create an account and sign its user in, unless the arena's admins closed sign-up."""
     if request.user.is_authenticated:
         return redirect("account")
     if not settings.SIGNUP_OPEN:

@@ -26,7 +26,7 @@ MAX_RUNS = 500
 MAX_REPEATS = 20
 NOT_PERMITTED = Availability(
     Cause.PERMISSION,
-    "It calls a model, which spends the keys of this arena. Ask the operator for the permission.",
+    "It calls a model, which spends the keys of this arena. Ask an admin for the permission.",
 )
 _SEEN_BY = {
     Visibility.PUBLIC: "everyone",
@@ -196,7 +196,7 @@ class StartForm(forms.Form):
 
     @cached_property
     def waits(self) -> list[str]:
-        """Return which workers the chosen runs lack, with what operators can do, by device."""
+        """Return which workers the chosen runs lack, with what admins can do, by device."""
         chosen = self._devices.get(str(self["hardware"].value()))
         newest = sorted(self._devices.values(), key=lambda each: each.seen_at, reverse=True)
         known = [chosen] if chosen else newest
@@ -204,7 +204,7 @@ class StartForm(forms.Form):
         found = {best_hardware(known, each, self._served) for each in kinds} if known else set()
         lacking = [each for each in found if each.queue not in self._served]
         lacks = (unserved(each.queue) for each in sorted(lacking, key=lambda each: each.name))
-        return [f"{missing} (operators: {remedy})" for missing, remedy in lacks]
+        return [f"{missing} (for admins: {remedy})" for missing, remedy in lacks]
 
     def clean_agent(self) -> list[str]:
         chosen: list[str] = self.cleaned_data["agent"]

@@ -100,7 +100,7 @@ def check_day(user: User | None, kind: str, more: int = 1) -> None:
         return
     raise QuotaExceeded(
         f"{quota.title}: {quota.used} in the last 24 hours, of {quota.limit} allowed.",
-        "Wait until the oldest is a day old, or ask the operator for more.",
+        "Wait until the oldest is a day old, or ask an admin for more.",
     )
 
 

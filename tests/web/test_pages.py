@@ -256,7 +256,7 @@ def test_waiting_run_shows_the_missing_worker_or_position(client, start):
         page = client.get(f"/runs/{run.pk}/summary/").content.decode()
         return "".join(re.findall(r"data-waiting>(.*?)</p>", page))
 
-    remedy = "(operators: run <code>make arena</code>)"
+    remedy = "(for admins: run <code>make arena</code>)"
     assert f"Waiting: no agent worker is online {remedy}." in waits(first)
     queues = ["agents", "build", first.hardware.queue]
     worker = Worker.objects.create(name="worker", queues=queues, pid=1)

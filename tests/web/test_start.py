@@ -331,7 +331,7 @@ def test_start_form_names_the_device_that_a_run_would_wait_for(alices):
     problem = "vm/cpu (process 7) measures on this device: one at a time does."
     Worker.objects.create(name="w", hardware=other, queues=[other.queue], problem=problem, pid=1)
     page = alices.get(query).content.decode()
-    assert f"the worker for {OTHER['name']} takes no work (operators: {problem[:-1]})." in page
+    assert f"the worker for {OTHER['name']} takes no work (for admins: {problem[:-1]})." in page
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ class Waiting:
     def reason(self) -> str:
         if not self.served:
             missing, remedy = unserved(self.queue)
-            return f"Waiting: {missing} (operators: {remedy})."
+            return f"Waiting: {missing} (for admins: {remedy})."
         hardware = _hardware(self.queue)
         worker = hardware.name if hardware else f"the next {_worker(self.queue)}"
         return f"Waiting for {worker}: {f'{self.ahead} ahead' if self.ahead else 'next in line'}."
@@ -79,7 +79,7 @@ def _waiting(name: str, ahead: int) -> Waiting:
 
 
 def unserved(name: str) -> tuple[str, str]:
-    """Return which worker a queue lacks, and the remedy or problem, for operators."""
+    """Return which worker a queue lacks, and the remedy or problem, for admins."""
     hardware = _hardware(name)
     worker = f"worker for {hardware.name}" if hardware else _worker(name)
     if problem := Worker.objects.problem_with(name):

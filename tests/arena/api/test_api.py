@@ -148,7 +148,7 @@ def test_get_run_waiting_names_queue_and_position(client, start, hardware):
     assert (waiting(second)["queue"], waiting(second)["served"]) == (hardware.queue, False)
     assert f"no worker for {hardware.name} is online" in waiting(second)["reason"]
     Worker.objects.create(name="w", queues=[hardware.queue], problem="Its disk is full.", pid=1)
-    said = f"Waiting: the worker for {hardware.name} takes no work (operators: Its disk is full)."
+    said = f"Waiting: the worker for {hardware.name} takes no work (for admins: Its disk is full)."
     assert waiting(second)["reason"] == said
 
 
