@@ -206,7 +206,10 @@ def _session(arena: Arena, chosen: argparse.Namespace) -> int:
         return USAGE
     try:
         found = sessions.read(chosen.file)
-    except (sessions.UnknownSession, OSError) as error:
+    except OSError as error:
+        print(f"arena: {chosen.file} cannot be read: {error.strerror}", file=sys.stderr)
+        return USAGE
+    except sessions.UnknownSession as error:
         print(f"arena: {error}", file=sys.stderr)
         return USAGE
     run = arena.start(

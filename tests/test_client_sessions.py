@@ -175,6 +175,15 @@ def test_cut_last_line_is_left_out(tmp_path: Path) -> None:
     assert len(sessions.read(path).events) == 5
 
 
+def test_missing_file_is_refused_with_the_words_of_submit(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "nope.jsonl"
+    assert main(["session", "relu/cpp-to-cpp", str(path)]) == USAGE
+    session = capsys.readouterr().err
+    assert main(["submit", "relu/cpp-to-cpp", str(path)]) == USAGE
+    message = f"arena: {path} cannot be read: No such file or directory\n"
+    assert session == capsys.readouterr().err == message
+
+
 @pytest.mark.parametrize("text", ["", "no JSON", "[1, 2]", '{"type": "user"}', '{"messages": [1]}'])
 def test_other_file_is_refused(text: str, tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "session"
