@@ -73,7 +73,7 @@ def execute(
             stack.enter_context(locked_home(Path(settings.ARENA_HOME)))
             stack.enter_context(_stopped_by_signals(log))
             stack.callback(bench.clear_here)
-            devices = _prepare(log)
+            devices = _prepare(plan, log)
             hardware = [duty.hardware for duty in devices if duty.hardware]
             _check_hardware(plan, hardware)
             services.take_over()
@@ -97,11 +97,12 @@ def execute(
         raise UserError(str(error)) from error
 
 
-def _prepare(log: Log) -> list[Duty]:
-    """Prepare database, catalogue and devices."""
+def _prepare(plan: experiments.Plan, log: Log) -> list[Duty]:
+    """Prepare database, catalogue and devices, which take long, after a check of the plan."""
     call_command("migrate", verbosity=0, interactive=False)
     for problem in sync().problems:
         log(f"left out: {problem}")
+    experiments.check(plan)
     log("looking at this machine (the first time its peaks are measured)")
     devices = worker.hardware_duties(every_kind=True)
     counted = [(duty.threads, duty.hardware.name) for duty in devices if duty.hardware]

@@ -20,13 +20,13 @@ from django.utils.text import slugify
 
 from arena.accounts.models import User, Viewer
 from arena.audit.services import record_of_staff
-from arena.catalog.models import Hardware, Task
+from arena.catalog.models import Agent, Hardware, Task
 from arena.catalog.services import vary_agent
 from arena.errors import CannotJudge, CannotWork, Conflict, NotFound, UserError
 from arena.runs import services
 from arena.runs.models import Experiment, Run, new_run_id
 from arena.runs.quotas import lock_owner
-from arena.runs.services.runs import check_quota
+from arena.runs.services.runs import active_agent, check_quota, checked_budget, task_version
 from arena.runs.states import RunStatus, Visibility
 from arena.runs.strict import Amount, Int, Mismatch, Strict, read
 
@@ -145,6 +145,28 @@ def read_plan(name_or_file: str) -> Plan:
     except (OSError, ValueError) as error:
         raise UserError(f"{name_or_file!r}: {error}.", "Name a file that can be read.") from error
     return _checked(path, data)
+
+
+@transaction.atomic
+def check(plan: Plan) -> None:
+    """Refuse a plan with a task, an agent, a setting or a budget that does not exist.
+
+    Those that take no new runs are left to `start`, since all of theirs may be there.
+
+    Raises: UserError.
+    """
+    plan = expanded(plan)
+    for task in sorted(frozenset().union(*plan.tasks_of.values())):
+        with suppress(Conflict):
+            task_version(task)
+    with transaction.atomic():
+        for entrant in plan.agents:
+            if entrant.varies:
+                vary_agent(entrant.agent, entrant.name, entrant.settings, entrant.model)
+            elif not Agent.objects.filter(slug=entrant.slug).exists():
+                active_agent(entrant.slug)
+            checked_budget(entrant.budget or plan.budget)
+        transaction.set_rollback(True)  # of agents that only the check made
 
 
 @transaction.atomic

@@ -225,6 +225,21 @@ def test_a_plan_that_cannot_be_worked_off_here_says_why(box: Box, line: str, mes
     assert code == 1 and message in told and "Traceback" not in told
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ('agents = ["test"]', 'agents = ["nobody"]', "There is no agent 'nobody'"),
+        ('"*/cpp-to-cpp"', '"softmx/cpp-to-cpp"', "There is no task 'softmx/cpp-to-cpp'"),
+    ],
+)
+def test_a_plan_with_an_unknown_name_is_refused_before_devices_are_measured(
+    box: Box, right: str, wrong: str, message: str
+) -> None:
+    box.lay_plan(PLAN.replace(right, wrong))
+    code, told = box.work_off()
+    assert code == 1 and message in told and "looking at this machine" not in told
+
+
 def test_it_is_an_option_of_the_command_line_alone(box: Box) -> None:
     program = (
         "from django.core.management import CommandError, call_command\n"

@@ -80,7 +80,7 @@ def start_run(
     if continues is None:  # else it is as visible as the run before, whoever decided that
         check_visibility(visibility, owner)
     version = task_version(task_slug)
-    agent = _agent(agent_slug)
+    agent = active_agent(agent_slug)
     _check_model(agent, owner)
     kinds = kinds_for(agent, version.task)
     what = f"{agent.title} at it" if agent.kinds else "this task"
@@ -262,7 +262,8 @@ def task_version(slug: str) -> TaskVersion:
     return version
 
 
-def _agent(slug: str) -> Agent:
+def active_agent(slug: str) -> Agent:
+    """Return an agent that takes runs. Raises: NotFound."""
     agent = Agent.objects.filter(slug=slug, active=True).first()
     if agent is None:
         known = ", ".join(Agent.objects.filter(active=True).values_list("slug", flat=True))
@@ -276,7 +277,7 @@ def _check_model(agent: Agent, owner: User | None) -> None:
     if agent.model and owner is not None and not owner.may_use_models:
         raise Forbidden(
             f"{agent.title} calls a model, which spends the keys of this arena.",
-            "Ask the operator for the permission, or bring an agent of your own.",
+            "Ask an admin for the permission, or bring an agent of your own.",
         )
 
 

@@ -12,7 +12,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from arena.catalog.models import Task, TaskVersion, Worker
+from arena.catalog.models import Agent, Task, TaskVersion, Worker
+from arena.errors import UserError
 from arena.runs import experiments, services
 from arena.runs.models import Experiment, Run
 from tests.arena.factories import LEASE, finished
@@ -220,6 +221,39 @@ def test_experiment_expands_globs_and_applies_settings_of_agents(plan):
     assert "0 started, 2 there" in call("experiment", str(plan))
 
 
+UNKNOWN = 'title = "x"\ntasks = ["{task}"]\n[[agents]]\nagent = "{agent}"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (UNKNOWN.format(task="a/b", agent="tuner"), "no task 'a/b'"),
+        (UNKNOWN.format(task="*/b", agent="tuner"), "No task matches '.*/b'"),
+        (UNKNOWN.format(task="relu/cpp-to-cpp", agent="nobody"), "no agent 'nobody'"),
+        (
+            UNKNOWN.format(task="relu/cpp-to-cpp", agent="tuner") + 'name = "t"\nmodel = "m"',
+            "its harness uses none",
+        ),
+        (
+            UNKNOWN.format(task="relu/cpp-to-cpp", agent="tuner") + "budget = { rounds = 0 }",
+            "budget of rounds is 0",
+        ),
+    ],
+)
+def test_check_of_a_plan_refuses_names_that_do_not_exist(plan, text, message):
+    plan.write_text(text)
+    with pytest.raises(UserError, match=message):
+        experiments.check(experiments.read_plan(str(plan)))
+
+
+def test_check_of_a_right_plan_changes_nothing(plan):
+    plan.write_text(
+        UNKNOWN.format(task="relu/*", agent="tuner") + 'name = "t"\nsettings = { seed = 7 }'
+    )
+    experiments.check(experiments.read_plan(str(plan)))
+    assert not Agent.objects.filter(slug="t").exists() and not Experiment.objects.exists()
+
+
 def test_plan_orders_runs_by_its_own_tasks_first():
     plan = experiments.Plan(
         slug="p",
@@ -298,6 +332,13 @@ def test_experiment_whose_export_cannot_be_written_starts_no_run(plan, tmp_path)
     for place in (tmp_path, tmp_path / "none" / "r.jsonl"):
         with pytest.raises(CommandError, match="cannot be written: name a file"):
             call("experiment", str(plan), "--export", str(place))
+    assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize("name", ["r.csv", "r", "r.xz.json"])
+def test_experiment_whose_export_has_another_form_starts_no_run(plan, tmp_path, name):
+    with pytest.raises(CommandError, match=f"{name}: name a file that ends in .jsonl, .gz or .xz"):
+        call("experiment", str(plan), "--export", str(tmp_path / name))
     assert not Run.objects.exists()
 
 

@@ -122,6 +122,8 @@ class Command(BaseCommand):
         """Refuse a file that cannot be written, before runs that take hours are started."""
         if path.is_dir() or not os.access(path.absolute().parent, os.W_OK | os.X_OK):
             raise CommandError(f"{path} cannot be written: name a file in a folder that is there.")
+        if path.suffix not in (".jsonl", *results.PACKED):
+            raise CommandError(f"{path}: name a file that ends in .jsonl, .gz or .xz.")
 
     def _export(self, experiment: Experiment, path: Path) -> None:
         try:
