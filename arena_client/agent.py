@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import queue
+import select
 import signal
 import socketserver
 import subprocess
@@ -16,8 +16,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -36,6 +37,8 @@ PROMPT = (
 )
 FLUSH_SECONDS, SIGN_OF_LIFE_SECONDS, END_SECONDS = 0.5, 30.0, 5.0
 MAX_BATCH, MAX_BATCH_CHARS, MAX_LINE = 500, 1_000_000, 100_000
+READ_BYTES = 1 << 20
+"""Bytes of one read: as many as the largest pipe holds, so that it takes all that waits."""
 PASSED, NOT_PASSED, REFUSED, FAULT = 0, 1, 2, 3
 AGAIN = "Submit it again: such rounds are free, up to the number of rounds."
 """Advice after a round that is inconclusive, since other work disturbed the measurement."""
@@ -99,13 +102,49 @@ def prepare(folder: Path, task: TaskDetail) -> Path:
     return folder / str(task["public"]["target_file"])
 
 
+class Output:
+    """The lines of a pipe, which any thread may take; `add` gets each of them once, in order."""
+
+    def __init__(self, pipe: IO[bytes], add: Callable[[str], None]) -> None:
+        self._pipe, self._add = pipe, add  # the pipe is kept open
+        self._taking = threading.Lock()
+        self._rest: list[bytes] = []
+        os.set_blocking(pipe.fileno(), False)
+
+    def follow(self) -> None:
+        """Take lines as they come, until all writers have ended."""
+        while self.take():
+            select.select([self._pipe], [], [])
+
+    def take(self) -> bool:
+        """Take the lines that were written so far; return whether more may come."""
+        with self._taking:
+            try:
+                found = os.read(self._pipe.fileno(), READ_BYTES)
+            except BlockingIOError:
+                return True
+            *ends, rest = found.split(b"\n")
+            for end in ends:
+                self._add_line(end)
+            self._rest.append(rest)
+            if not found and any(self._rest):
+                self._add_line(b"")  # a last line without an end
+            return bool(found)
+
+    def _add_line(self, end: bytes) -> None:
+        line = b"".join((*self._rest, end))
+        self._rest.clear()
+        self._add(line.decode(errors="replace").rstrip("\r"))
+
+
 class Agent:
     """One run of a program: its output is sent as it comes, and its checks are answered."""
 
     def __init__(self, run: OwnRun, program: Program, target: Path) -> None:
         self._run, self._program, self._target = run, program, target
-        self._events: queue.Queue[EventIn] = queue.Queue()
-        self._checking = threading.Lock()
+        self._events: deque[EventIn] = deque()
+        self._output: Output | None = None
+        self._sending, self._checking = threading.Lock(), threading.Lock()
         self._checked: str | None = None
         """The source that was submitted last."""
 
@@ -125,7 +164,8 @@ class Agent:
                 start_new_session=True,
             )
             assert process.stdout
-            reader = threading.Thread(target=self._read, args=(process.stdout,), daemon=True)
+            self._output = output = Output(process.stdout, self._add)
+            reader = threading.Thread(target=output.follow, daemon=True)
             reader.start()
             try:
                 active = self._follow(process)
@@ -138,12 +178,18 @@ class Agent:
     def finish(self) -> None:
         """End the run, after the check that is under way: its best round gets the final verdict."""
         with self._checking:
+            with suppress(ArenaError, OSError):  # the run is ended all the same
+                self._send_written()
             self._run.finish()
 
     def check(self, note: str) -> tuple[int, str]:
-        """Submit the file as it is; return an exit status and the verdict as text."""
+        """Submit the file as it is; return an exit status and the verdict as text.
+
+        Output that was written before is sent before, so that the trace has it in its place.
+        """
         with self._checking:
             try:
+                self._send_written()
                 source = self._target.read_text(encoding="utf-8")
                 verdict = self._run.check(source, note)
                 self._checked = source
@@ -167,7 +213,7 @@ class Agent:
         while True:
             ended = process.poll() is not None
             due = time.monotonic() - sent_at > SIGN_OF_LIFE_SECONDS
-            if due or not self._events.empty():
+            if due or self._events:
                 sent_at = time.monotonic()
                 if not self._send():
                     return False
@@ -178,17 +224,32 @@ class Agent:
             except subprocess.TimeoutExpired:
                 continue
 
+    def _send_written(self) -> None:
+        """Send the output that was written so far, before anything else makes an event."""
+        if self._output:
+            self._output.take()
+        if self._events:
+            self._send(last=True)
+
     def _send(self, last: bool = False) -> bool:
-        """Send the events that wait, or a sign of life; return whether the run is active."""
-        while True:
-            batch: list[EventIn] = []
-            size = 0
-            while len(batch) < MAX_BATCH and size < MAX_BATCH_CHARS and not self._events.empty():
-                batch.append(self._events.get())
-                size += len(json.dumps(batch[-1]))
-            active = self._deliver(batch)
-            if not active or not last or self._events.empty():
-                return active
+        """Send the events that wait, or a sign of life; return whether the run is active.
+
+        With `last` all that wait now are sent. An event waits until its batch has arrived.
+        """
+        with self._sending:
+            left = len(self._events)
+            while True:
+                batch: list[EventIn] = []
+                size = 0
+                while len(batch) < min(MAX_BATCH, left) and size < MAX_BATCH_CHARS:
+                    batch.append(self._events[len(batch)])
+                    size += len(json.dumps(batch[-1]))
+                active = self._deliver(batch)
+                for _ in batch:
+                    self._events.popleft()
+                left -= len(batch)
+                if not active or not last or not left:
+                    return active
 
     def _deliver(self, batch: Sequence[EventIn]) -> bool:
         """Send a batch, without the events that the arena refuses; return whether the run goes on.
@@ -208,11 +269,8 @@ class Agent:
             print(f"arena: {len(batch)} events were refused: {error}", file=sys.stderr)
             return True
 
-    def _read(self, output: IO[bytes]) -> None:
-        for raw in output:
-            line = raw.decode(errors="replace").rstrip("\r\n")
-            for event in self._translated(line):
-                self._events.put(event)
+    def _add(self, line: str) -> None:
+        self._events.extend(self._translated(line))
 
     def _translated(self, line: str) -> list[EventIn]:
         try:
@@ -229,7 +287,7 @@ class Agent:
         """Send the rest, and check what was left without a check; a spent budget may refuse it."""
         if status:
             text = f"{self._program.words[0]} ended with status {status}."
-            self._events.put({"kind": "error", "body": {"message": text}})
+            self._events.append({"kind": "error", "body": {"message": text}})
         if not self._send(last=True):
             return
         try:

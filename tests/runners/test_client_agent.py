@@ -7,14 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from arena.runs.trace.agent_events import agent_event
+from arena_client import OwnRun
+from arena_client.agent import Agent, Program
 from arena_client.cursor import CursorEvents
+from arena_client.types import EventIn, ProgressOut, RewardOut, RunOut
 from tests.runners.house import ROOT, House
 from tests.runners.test_client import TASK, TOKEN
 from tests.waiting import until
@@ -158,6 +161,50 @@ def test_folder_with_files_and_unknown_program_are_refused(
     assert "is not an empty folder; choose another --folder" in errors
     assert "there is no program none" in ended(command("none", TASK), 2)[1]
     assert house.rows("SELECT id FROM runs_run") == runs
+
+
+ORDERED = """
+import os, subprocess
+print("before-one")
+print("before-two")
+subprocess.run(["./arena-check", "n"], stdout=subprocess.DEVNULL)
+print("after")
+os.write(1, b"without an end")
+"""
+
+
+class Recorded(OwnRun):
+    """A run that keeps what it is sent, in order, and answers at once."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+
+    def send(self, events: Sequence[EventIn] = ()) -> ProgressOut:
+        self.kept += [str(event["body"]["text"]) for event in events]
+        return cast(ProgressOut, {"status": "running"})
+
+    def check(self, source: str, note: str = "", seconds: float = 600.0) -> RewardOut:
+        self.kept.append(f"round of {source}")
+        verdict = {"verdict": "passed", "status": "done", "seen": None, "reason": "", "round": 1}
+        return cast(RewardOut, {**verdict, "message": "", "gates": [], "cases": []})
+
+    def finish(self) -> RunOut:
+        self.kept.append("finished")
+        return cast(RunOut, {})
+
+
+def test_output_before_a_check_is_sent_before_its_round(tmp_path: Path) -> None:
+    (tmp_path / "ordered.py").write_text(ORDERED)
+    (tmp_path / "work").mkdir()
+    target = tmp_path / "work" / "k.cpp"
+    target.write_text("a")
+    run = Recorded()
+    agent = Agent(run, Program("ordered", (sys.executable, str(tmp_path / "ordered.py"))), target)
+    agent.work(1)
+    agent.finish()
+    assert run.kept == [
+        "before-one", "before-two", "round of a", "after", "without an end", "finished",
+    ]  # fmt: skip
 
 
 def events_of(*records: Mapping[str, Any]) -> list[dict[str, Any]]:
