@@ -12,13 +12,15 @@ python -m runners worker --drain                let the workers of this machine 
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 
 if sys.version_info < (3, 11):  # noqa: UP036  (an older Python reads this file too)
     sys.exit(f"arena: Python {sys.version.split()[0]} is too old: install Python 3.11 or newer.")
 
 
-def main() -> int:
-    options = _parser().parse_args()
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command of the arguments, by default those of the process."""
+    options = _parser().parse_args(arguments)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "arena.settings")
     return int(options.command(options))
 
@@ -91,6 +93,9 @@ def _sync(options: argparse.Namespace) -> int:
     for change in ("added", "changed", "missing", "curated"):
         for slug in getattr(report, change):
             print(f"{change}: {slug}")
+    for change, agents in (("added", report.added_agents), ("missing", report.missing_agents)):
+        for slug in agents:
+            print(f"{change}: agent {slug}")
     for problem in report.problems:
         print(problem, file=sys.stderr)
     return 1 if report.problems else 0

@@ -31,6 +31,7 @@ def sync(force: bool = False) -> SyncReport:
     """
     claim_catalog(force)
     adapters, problems = _adapters()
+    before = _active_agents()
     sync_agents(
         AgentSpec(adapter=adapter, **asdict(spec))
         for adapter, specs in adapters.items()
@@ -38,6 +39,8 @@ def sync(force: bool = False) -> SyncReport:
     )
     sync_harnesses(_harness_spec(adapter) for adapter in adapters)
     report = sync_tasks(settings.ARENA_TASKS, settings.ARENA_IMPORTED)
+    report.added_agents = sorted(_active_agents() - before)
+    report.missing_agents = sorted(before - _active_agents())
     report.problems = problems + report.problems
     keep_admissions(settings.ADMISSIONS)
     changes = {"added": report.added, "changed": report.changed, "missing": report.missing}
@@ -45,6 +48,10 @@ def sync(force: bool = False) -> SyncReport:
         text = ", ".join(f"{len(slugs)} {name}" for name, slugs in changes.items() if slugs)
         record(None, "catalog.sync", "tasks of the checkout", f"{text}.", **changes)
     return report
+
+
+def _active_agents() -> set[str]:
+    return set(Agent.objects.filter(active=True).values_list("slug", flat=True))
 
 
 def _harness_spec(adapter: str) -> HarnessSpec:

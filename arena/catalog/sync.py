@@ -39,6 +39,9 @@ class SyncReport:
     missing: list[str] = field(default_factory=list)
     curated: list[str] = field(default_factory=list)
     """Operators that were published in the browser, whose folder is not read any more."""
+    added_agents: list[str] = field(default_factory=list)
+    missing_agents: list[str] = field(default_factory=list)
+    """Agents of modules that are gone or malformed, which take no runs."""
     problems: list[str] = field(default_factory=list)
 
 

@@ -9,7 +9,7 @@
         verdict = session.check("the starter source")
 
 `session` is an AgentSession of `runners.session.session`. `python -m runners sync`, or a start of
-the arena, finds the new module; one that cannot be imported is left out with a message. Modules
+the arena, finds the new module; a malformed one is left out with a message. Modules
 and folders named `_*` are shared code. A module that calls a model also defines `HARNESS`. One
 that has settings defines `Settings`, a pydantic model, from which forms and checks are made.
 `work` cannot import `arena` or `evaluation`: its sandbox hides them.
@@ -18,6 +18,7 @@ that has settings defines `Settings`, a pydantic model, from which forms and che
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import pkgutil
 import re
@@ -165,6 +166,19 @@ def workspace_files(adapter: str, root: Path, operator: str, track: str) -> Mapp
     return files
 
 
+def _other_parameters(work: Any) -> str:
+    """Return the parameters of a `work` that takes no session and settings; empty if it does."""
+    try:
+        signature = inspect.signature(work)
+    except ValueError:  # of a callable that has none
+        return ""
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        return str(signature)
+    return ""
+
+
 def _problem_of(module: Any) -> str:
     """Return the reason why a module is malformed; empty if it is not."""
     specs = getattr(module, "SPECS", ())
@@ -172,6 +186,8 @@ def _problem_of(module: Any) -> str:
         return "an agent has SPECS, a tuple of Spec"
     if not callable(getattr(module, "work", None)):
         return "an agent has work(session, settings)"
+    if parameters := _other_parameters(module.work):
+        return f"work takes {parameters}; it is called as work(session, settings)"
     if not isinstance(getattr(module, "HARNESS", Harness("")), Harness):
         return "HARNESS is a Harness"
     if not hasattr(getattr(module, "Settings", None), "model_json_schema") and hasattr(

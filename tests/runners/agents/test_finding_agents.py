@@ -11,6 +11,7 @@ import pytest
 import runners.agents
 from arena.catalog.models import Agent, Harness
 from arena.catalog.services import AgentSpec, sync_agents
+from runners.__main__ import main
 from runners.agents import BadAgent, load
 from runners.catalog import sync
 from runners.session import confinement
@@ -64,6 +65,10 @@ def test_load_reads_new_and_edited_modules(folder: Path) -> None:
         ("SPECS = ()", "an agent has SPECS, a tuple of Spec"),
         (MINE.replace(",)\n", ")\n", 1), "an agent has SPECS, a tuple of Spec"),
         (MINE.replace("def work", "def play"), r"an agent has work\(session, settings\)"),
+        (
+            MINE.replace("session, settings", "session"),
+            r"work takes \(session\); it is called as work\(session, settings\)",
+        ),
         (MINE.replace('"mine"', '"My agent"'), "ValueError: a slug is .*'My agent'"),
         (MINE.replace('"Mine"', "None"), "ValueError: title should be a text: None"),
         (MINE.replace('."', '.", tasks="a/b"', 1), "ValueError: tasks of mine should be a list"),
@@ -90,6 +95,18 @@ def test_sync_leaves_out_only_malformed_modules(
     assert problem.startswith("runners/agents/aa.py: SyntaxError: ")
     assert Agent.objects.get(slug="mine", active=True).adapter == "mine"
     assert Agent.objects.get(slug="tuner", active=True).adapter == "tuner"
+
+
+@pytest.mark.django_db
+def test_sync_prints_agents_that_come_and_go(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "mine.py").write_text(MINE)
+    assert main(["sync"]) == 0
+    assert {"added: agent mine", "added: agent tuner"} <= {*capsys.readouterr().out.splitlines()}
+    assert (main(["sync"]), capsys.readouterr().out) == (0, "")
+    (folder / "mine.py").unlink()
+    assert (main(["sync"]), capsys.readouterr().out) == (0, "missing: agent mine\n")
 
 
 WITH_SETTINGS = """
