@@ -136,6 +136,10 @@ def _expression(table: Table, key: str, text: str) -> Expression:
 def _range(table: Table, name: str) -> Range:
     if table.is_list(name):  # short for log_uniform
         return _log_uniform(table, name, 1)
+    if not table.has(name):
+        other = f"; the domain also has {', '.join(table.names())}" if table.names() else ""
+        advice = f"add its sizes, such as `{name} = [1, 4096]`, or a table with `choices`"
+        table.fail(name, f"missing; {advice}, or correct the name where task.toml uses it{other}")
     item = table.table(name)
     if item.has("choices"):
         values = item.numbers("choices")

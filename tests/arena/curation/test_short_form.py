@@ -192,7 +192,7 @@ def test_field_that_cannot_be_parsed_is_marked_with_its_own_line_before_a_draft_
     [
         ("arguments", '"output"', '"otput"', "input, output, scalar; got 'otput' (at line 2)"),
         ("arguments", '"output"', '"input"', "arguments: none has the role output; add one"),
-        ("domain", "cols = [1,", "colz = [1,", "domain.cols: missing; add a table"),
+        ("domain", "cols = [1,", "colz = [1,", "domain.cols: missing; add its sizes"),
         ("domain", "[1, 65536]", "[65536, 1]", "got (65536, 1) (at line 2)"),
         ("models", "limit = 20.0", "limit = 7.0", "7.0 lies outside the domain"),
         ("models", "cols = 1024", "colz = 1024", "models.mobilenet-v1.cols: missing"),

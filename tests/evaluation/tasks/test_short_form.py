@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -138,6 +139,31 @@ def test_models_are_seen_cases_which_a_cpu_sees_shrunk(folder: Path) -> None:
         ("two", 128, 4096),
     ]
     assert all(on_cpu.domain.fits(case) for case in on_cpu.cases)
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_operator_of_this_checkout_has_three_to_six_models_with_their_sources(name: str) -> None:
+    models = tomllib.loads((folder_of(TASKS, name) / "task.toml").read_text())["models"]
+    assert 3 <= len(models) <= 6
+    assert all(model["source"].strip() for model in models.values())
+
+
+def test_one_model_without_a_source_is_enough_to_load(folder: Path) -> None:
+    toml = folder / "task.toml"
+    toml.write_text(TOML.partition("two = {")[0].replace(', source = "of a model"', ""))
+    assert [c.name for c in load_operator(folder).cases if c.split is Split.SEEN] == ["one"]
+
+
+def test_symbol_without_sizes_in_the_domain_is_refused_with_the_form_of_sizes(
+    folder: Path,
+) -> None:
+    (folder / "task.toml").write_text(TOML.replace("\nrows = [1", "\nrowz = [1"))
+    message = (
+        r"domain\.rows: missing; add its sizes, such as `rows = \[1, 4096\]`, or a table with"
+        r" `choices`, or correct the name .*; the domain also has rowz, n, kernel$"
+    )
+    with pytest.raises(TaskError, match=message):
+        load_operator(folder)
 
 
 def test_public_cases_that_are_all_too_large_leave_the_smallest(folder: Path) -> None:
