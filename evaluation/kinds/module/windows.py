@@ -320,6 +320,13 @@ def _budget_of(
             f"(90th percentile {least.tail:.2f}); allowed are {limits.median:.2f} "
             f"({limits.tail:.2f}): {drops.Drop.BUDGET}",
         )
+    rows = budget.wrong_rows(*errors, limits)
+    if rows.wrong > rows.allowed:
+        raise SubmissionError(
+            Reason.WRONG_VALUES,
+            f"{where}: {rows.wrong} of {rows.rows} rows of the model's output are wrong; allowed "
+            f"are {rows.allowed}: {drops.Drop.BUDGET}",
+        )
     return PhaseErrors(found.median, found.tail, checked.tokens, checked.agreed, checked.gap)
 
 

@@ -110,6 +110,28 @@ def test_few_large_errors_by_chance_keep_the_limits() -> None:
 
 
 @pytest.mark.parametrize("rows", [48, 400])
+def test_one_wrong_row_in_eight_keeps_the_percentiles_and_exceeds_the_wrong_rows(
+    rows: int,
+) -> None:
+    base = torch.rand(rows, generator=torch.Generator().manual_seed(3)) * 0.002 + 0.009
+    skipped = base.clone()
+    skipped[::8] = 1.0
+    limits = Ratios(1.3, 1.3)
+    assert budget.lower_ratios([skipped], [base]).within(limits)
+    found = budget.wrong_rows([skipped], [base], limits)
+    assert found.wrong == rows // 8 > found.allowed
+    honest = budget.wrong_rows([base.flip(0) * 1.2], [base], limits)
+    assert honest.wrong == 0
+
+
+def test_wrong_rows_of_the_baseline_are_allowed_twice() -> None:
+    base = torch.full((200,), 0.01)
+    base[:10] = 0.9
+    found = budget.wrong_rows([base], [base], Ratios(1.3, 1.3))
+    assert (found.wrong, found.allowed) == (10, 3 + 2 + 20)
+
+
+@pytest.mark.parametrize("rows", [48, 400])
 def test_doubled_errors_exceed_the_limits_with_confidence(rows: int) -> None:
     base = torch.rand(rows, generator=torch.Generator().manual_seed(3)) * 0.2 + 0.9
     assert not budget.lower_ratios([base * 2], [base]).within(Ratios(1.3, 1.3))

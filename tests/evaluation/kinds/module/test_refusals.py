@@ -43,6 +43,7 @@ def test_mutant_is_refused(
         ("decoy_patch", "changes other modules"),
         ("batched_steps", "decode, eager: the model's error"),
         ("skipped_in_decode", "decode, eager: the model's error"),
+        ("skipped_in_last_step", "rows of the model's output are wrong"),
         ("cached_address", "prefill, eager: the model's error"),
         ("only_alone", "prefill, eager: the model's error"),
         ("hidden_int8", "prefill, eager: the model's error"),
