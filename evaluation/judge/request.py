@@ -14,6 +14,7 @@ from evaluation.types import GateName, GateResult, Reason
 TASKS = Path(__file__).resolve().parents[2] / "tasks"
 MAX_BYTES = 1 << 20
 MAX_FILES = 16
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _FILE_NAME = re.compile(r"[A-Za-z_]\w{0,60}\.(?:cpp|h|hpp|py|cu|cuh|hip)")
 
 Emit = Callable[[GateResult], None]
@@ -62,7 +63,7 @@ def _problem(files: Mapping[str, str], target: str) -> str:
     for name, text in files.items():
         if not _FILE_NAME.fullmatch(name):
             return f"{name!r} is no name for a source file"
-        if "\0" in text or "\ufffd" in text:
+        if "\0" in text or "\ufffd" in text or _SURROGATE.search(text):
             return f"{name} is not UTF-8 text"
     size = sum(len(text.encode(errors="replace")) for text in files.values())
     limit = f"{MAX_BYTES >> 20} MiB"

@@ -20,6 +20,7 @@ from typing import Any
 from evaluation import device_kind
 from evaluation.code.building import native, nvcc
 from evaluation.code.building.compile_jobs import MAX_TEXT, PYTHON_PATHS, run_compiler
+from evaluation.code.building.static_analysis import Source
 from evaluation.errors import Broken, BuildError
 from evaluation.sandbox import untrusted_files
 from evaluation.sandboxed import build_torch
@@ -44,18 +45,11 @@ def requests_cuda(files: Mapping[str, str]) -> bool:
     """Return whether an extension has sources in CUDA, which only a machine with a GPU builds."""
     calls = (
         node
-        for text in files.values()
-        for node in ast.walk(_tree(text))
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(REQUESTED_BY)
+        for source in (Source(name, text) for name, text in files.items())
+        for node in source.nodes
+        if isinstance(node, ast.Call) and source.path(node.func).endswith(REQUESTED_BY)
     )
     return any(_cuda_sources(call) for call in calls)
-
-
-def _tree(text: str) -> ast.Module:
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError):  # the build says so
-        return ast.Module([], [])
 
 
 def _cuda_sources(call: ast.Call) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import io
+import itertools
 import tokenize
 from collections.abc import Iterator, Mapping
 
@@ -45,6 +46,8 @@ _NEVER = frozenset("builtins ctypes importlib os posix shutil socket subprocess 
 """Those that are refused as an attribute of anything, which may be a module by another name."""
 MAX_PATH = 200
 """Characters of a dotted name that are read; all names in the rules are shorter."""
+MAX_NODES = 300_000
+"""Nodes of a syntax tree: each is visited several times, outside the sandbox."""
 MAX_QUOTED = 120
 BYTE_ORDER_MARK = "\ufeff"
 """Some editors begin a file with it; Python and the compilers of C++ leave it out."""
@@ -54,7 +57,7 @@ MAX_PARSES = 5
 class Source:
     """One parsed file, without its self-test: the body of `if __name__ == "__main__"`.
 
-    `tree` is empty where its syntax is wrong, which the build reports, and where it is `too_deep`.
+    `tree` is empty where its syntax is wrong, which the build reports, and where it is `unread`.
     """
 
     def __init__(self, name: str, text: str) -> None:
@@ -62,15 +65,19 @@ class Source:
         self.encoding = _encoding(text)
         self.text = text = text.removeprefix(BYTE_ORDER_MARK)
         self.tree = ast.Module([], [])
-        self.too_deep = False
+        self.unread = ""
+        """Why the analysis does not read it."""
         try:
             self.tree = _without_self_test(_parsed(text))
         except (RecursionError, MemoryError):
-            self.too_deep = True
+            self.unread = "nested too deeply to be read; write it in several statements"
         except (SyntaxError, ValueError):
             pass
-        found = ast.walk(self.tree)
-        self.nodes = [node for node in found if not isinstance(node, ast.expr_context)]
+        found = (node for node in ast.walk(self.tree) if not isinstance(node, ast.expr_context))
+        self.nodes = list(itertools.islice(found, MAX_NODES + 1))
+        if len(self.nodes) > MAX_NODES:
+            self.unread = f"more than {MAX_NODES:,} expressions and statements; write fewer"
+            self.tree, self.nodes = ast.Module([], []), []
         self.modules = dict(pair for node in self.nodes for pair in bound_by_import(node))
         self._paths: dict[ast.AST, str] = {}
         self._texts: dict[ast.AST, str] = {}
@@ -200,9 +207,8 @@ def check_source(
     """
     if source.encoding not in ("utf-8", "utf-8-sig"):
         raise source.reject(source.tree, "encoding", f"{source.encoding}; a source is UTF-8")
-    if source.too_deep:
-        message = "nested too deeply to be read; write it in several statements"
-        raise source.unsupported(source.tree, message)
+    if source.unread:
+        raise source.unsupported(source.tree, source.unread)
     called = {node.func for node in source.nodes if isinstance(node, ast.Call)}
     unsupported: Unsupported | None = None
     for node in source.nodes:

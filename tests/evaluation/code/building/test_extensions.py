@@ -25,6 +25,8 @@ from evaluation.types import Argument, Reason, Verdict
 from tests.conftest import skip_or_fail
 from tests.evaluation.conftest import OPERATORS
 
+TOO_DEEP = ("-" * 50_000 + "1", "a" + ".b" * 100_000, "1" + "+1" * 50_000, "a" + ".b" * 900 + "()")
+"""Expressions that the parser, or what walks a tree, does not take."""
 SOURCE = '''\
 from torch.utils.cpp_extension import load_inline
 
@@ -175,6 +177,14 @@ def test_cuda_is_refused_in_words_where_pytorch_was_not_built_for_it(
     assert "need a PyTorch built for CUDA" in refused(source, task, cache).message
 
 
+@pytest.mark.parametrize("deep", TOO_DEEP[:3])
+def test_file_that_is_nested_too_deeply_ends_at_a_gate(deep: str, task: Task, cache: Path) -> None:
+    source = f"def scaled(x, weight, shift):\n    return x * weight + shift\n\n\ny = {deep}\n"
+    report = evaluate(Request(task, {task.target_file: source}, cache, scope="round"))
+    assert (report.verdict, report.reason) == (Verdict.FAILED, Reason.UNSUPPORTED)
+    assert "nested too deeply" in report.message
+
+
 @pytest.mark.parametrize(
     "arguments",
     ['[CPP], "__global__ void f() {}",', "[CPP], cuda_sources=[CPP],", '[CPP], ["", KERNEL],'],
@@ -200,6 +210,7 @@ def test_cuda_extension_without_a_gpu_is_skipped_as_a_cuda_source_is(
         ("load_inline('a', CPP, cuda_sources=[])", False),
         ("cpp_extension.load_inline(name='a', cpp_sources='', cuda_sources=CUDA)", True),
         ("def broken(", False),
+        *[(f"load_inline('a', CPP)\nx = {deep}", False) for deep in TOO_DEEP],
     ],
 )
 def test_cuda_sources_of_an_extension_are_seen_in_its_call(source: str, expected: bool) -> None:

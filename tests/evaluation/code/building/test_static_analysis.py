@@ -211,6 +211,11 @@ def test_what_is_nested_too_deeply_to_be_read_is_unsupported(deep: str) -> None:
         check_source(Source("k.py", f"import os\nx = {deep}\n"), ALLOWED)
 
 
+def test_file_with_too_many_statements_is_unsupported() -> None:
+    with pytest.raises(Unsupported, match="more than 300,000 expressions"):
+        check_source(Source("k.py", "import torch\n" + "x=1;" * 100_000), ALLOWED)
+
+
 @pytest.mark.parametrize("line", ["setattr()", "setattr(*x)", "setattr(name=1)"])
 def test_a_call_that_lacks_its_arguments_is_left_to_python(line: str) -> None:
     check_source(Source("k.py", f"import torch\n{line}\n"), ALLOWED)
