@@ -134,10 +134,14 @@ class TapedCall:
         }
         slot[name] = torch.full_like(slot[name], number)
         positional, named = nested.decoded(self._calls[0].tree, slot)
+        # So memory that a result leaves unwritten is NaN, and not by chance what it was before.
+        torch.use_deterministic_algorithms(True, warn_only=True)
         try:
             return [each.clone() for each in nested.tensors(module(*positional, **named))]
         except Exception:
             return []  # whatever the library's code raises for numbers that it cannot take
+        finally:
+            torch.use_deterministic_algorithms(False)
 
     def _is_constant(self, name: str) -> bool:
         """Return whether a mixture of two launches' values is as good as either."""
