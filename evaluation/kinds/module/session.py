@@ -183,7 +183,6 @@ class LiveSession:
         self.cache = cache
         self.device = "cuda" if kind == GPU else "cpu"
         self.data = ModelData.of(architecture, self.size)
-        # Inputs are drawn, and outputs checked, where the model is: a GPU does it in no time.
         self._fork_server = fork_server
         self._seed = secrets.randbits(62)
         self._stack = ExitStack()
@@ -365,18 +364,17 @@ class LiveSession:
         names = [spec.name for spec in self.size.inputs]
         return self.new_memory(inputs, outputs, slots, {"phase": phase, "inputs": names})
 
-    @property
-    def generator(self) -> torch.Generator:
-        """A generator with a secret seed of its own.
+    def new_generator(self) -> torch.Generator:
+        """Return a generator with a secret seed, where the model is: a GPU draws in no time.
 
-        On a CPU it has 32 bits, which some minutes find from what was drawn, and so all later
-        draws.
+        On a CPU the seed has 32 bits, which some minutes find from what was drawn, and so all later
+        draws of the same generator.
         """
         return torch.Generator(self.device).manual_seed(secrets.randbits(62))
 
     def draw(self, phase: str) -> dict[str, torch.Tensor]:
         """Return fresh secret inputs of a phase."""
-        generator = self.generator
+        generator = self.new_generator()
         inputs = models.draw_inputs(self.size.inputs, self.dtype, generator)
         if phase == "decode":
             steps, vocabulary = self.size.steps, self.vocabulary

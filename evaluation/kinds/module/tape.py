@@ -291,7 +291,7 @@ def check_alone(session: LiveSession, task: ModuleTask) -> tuple[int, list[str],
             try:
                 process = session.bind("candidate", memory, Regime.EAGER)
                 for family in FAMILIES:
-                    changed = call.changed(FAMILIES[family], session.generator)
+                    changed = call.changed(FAMILIES[family], session.new_generator())
                     memory.write(0, changed.slot)
                     process.run(0, 1)
                     process.require_idle()
