@@ -45,7 +45,7 @@ def requests_cuda(files: Mapping[str, str]) -> bool:
     """Return whether an extension has sources in CUDA, which only a machine with a GPU builds."""
     calls = (
         node
-        for source in (Source(name, text) for name, text in files.items())
+        for source in (Source(*each) for each in files.items() if REQUESTED_BY in each[1])
         for node in source.nodes
         if isinstance(node, ast.Call) and source.path(node.func).endswith(REQUESTED_BY)
     )
