@@ -159,14 +159,13 @@ def check(plan: Plan) -> None:
     for task in sorted(frozenset().union(*plan.tasks_of.values())):
         with suppress(Conflict):
             task_version(task)
-    with transaction.atomic():
-        for entrant in plan.agents:
-            if entrant.varies:
-                vary_agent(entrant.agent, entrant.name, entrant.settings, entrant.model)
-            elif not Agent.objects.filter(slug=entrant.slug).exists():
-                active_agent(entrant.slug)
-            checked_budget(entrant.budget or plan.budget)
-        transaction.set_rollback(True)  # of agents that only the check made
+    for entrant in plan.agents:
+        if entrant.varies:
+            vary_agent(entrant.agent, entrant.name, entrant.settings, entrant.model)
+        elif not Agent.objects.filter(slug=entrant.slug).exists():
+            active_agent(entrant.slug)
+        checked_budget(entrant.budget or plan.budget)
+    transaction.set_rollback(True)  # of agents that only the check made
 
 
 @transaction.atomic
