@@ -39,8 +39,8 @@ def sync(force: bool = False) -> SyncReport:
     )
     sync_harnesses(_harness_spec(adapter) for adapter in adapters)
     report = sync_tasks(settings.ARENA_TASKS, settings.ARENA_IMPORTED)
-    report.added_agents = sorted(_active_agents() - before)
-    report.missing_agents = sorted(before - _active_agents())
+    after = _active_agents()
+    report.added_agents, report.missing_agents = sorted(after - before), sorted(before - after)
     report.problems = problems + report.problems
     keep_admissions(settings.ADMISSIONS)
     changes = {"added": report.added, "changed": report.changed, "missing": report.missing}
