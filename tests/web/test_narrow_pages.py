@@ -87,6 +87,16 @@ def test_lists_of_runs_and_boards_fit_a_tablet(open_page, served_world, in_threa
     assert page.locator("tr", has_text=run.pk).bounding_box()["height"] < 130
 
 
+def test_mark_of_a_run_leaves_room_for_its_interval_on_a_phone(open_page, served_world, in_thread):
+    run = served_world.passed(TASK, "tuner", 2.1, rounds=2)
+    in_thread(Run.objects).update(noisy=True, judge_version=1)
+    page = open_page("/runs/", PHONE)
+    card = page.locator("tr", has_text=run.pk)
+    mark = card.locator(".fit .pill").bounding_box()
+    assert mark["x"] + mark["width"] <= PHONE["width"]
+    assert mark["y"] + mark["height"] <= card.locator(".interval").bounding_box()["y"]
+
+
 def test_tablet_shows_agents_without_their_settings(open_page, served_world):
     for viewport, shown in ((TABLET, False), (DESK, True)):
         page = open_page("/agents/", viewport)
