@@ -45,7 +45,8 @@ def test_home_with_a_long_queue_shows_three_runs_and_counts_the_others(client, s
 @pytest.mark.django_db
 def test_home_names_the_worker_that_a_queued_run_lacks(client, start):
     start()
-    assert "Waiting: no" in text_of(client)
+    remedy = "(for admins: run <code>make arena</code>)"
+    assert f"Waiting: no agent worker is online {remedy}." in text_of(client)
 
 
 @pytest.mark.django_db
